@@ -1,0 +1,235 @@
+//! The table. One row a code; every face reads the same row.
+
+/// Who has to act for the call to succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The request is wrong; the caller can correct it.
+    Caller,
+    /// The caller may not do this.
+    Auth,
+    /// What was named does not exist, or the caller may not see it.
+    Absent,
+    /// A limit was reached.
+    Limit,
+    /// Nothing is wrong, but not now.
+    Busy,
+    /// Something we depend on failed.
+    Upstream,
+    /// We failed, or what we stand on did.
+    Broken,
+}
+
+impl Class {
+    /// The class's word, as it appears in the reference.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Auth => "auth",
+            Self::Absent => "absent",
+            Self::Limit => "limit",
+            Self::Busy => "busy",
+            Self::Upstream => "upstream",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// Whether the same call is worth making again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Retry {
+    /// It will fail the same way.
+    No,
+    /// After correcting what the message names.
+    Corrected,
+    /// Unchanged, later.
+    Later,
+}
+
+impl Retry {
+    /// The advice's word, as it appears on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::Corrected => "corrected",
+            Self::Later => "later",
+        }
+    }
+}
+
+/// A surface whose contract prescribes names and shapes of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Face {
+    /// Our own tools.
+    #[default]
+    Rung,
+    /// The personal-data API and its tools.
+    Pdpp,
+    /// The `datalevin_*` tools.
+    Datalevin,
+}
+
+/// A row reads: variant, name, class, HTTP status, retry advice, names on other faces, meaning.
+macro_rules! codes {
+    ($($variant:ident $name:literal $class:ident $status:literal $retry:ident
+       $(pdpp $pdpp:literal)? $(datalevin $datalevin:literal)? : $meaning:literal;)*) => {
+        /// A stable error code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code { $(#[doc = $meaning] $variant,)* }
+
+        impl Code {
+            /// Every code, in the order of the table.
+            pub const ALL: &[Code] = &[$(Code::$variant,)*];
+
+            /// The code's name on our own face.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Who has to act.
+            pub fn class(self) -> Class {
+                match self { $(Self::$variant => Class::$class,)* }
+            }
+
+            /// The status of an HTTP reply that carries this code.
+            pub fn http_status(self) -> u16 {
+                match self { $(Self::$variant => $status,)* }
+            }
+
+            /// Whether to try again.
+            pub fn retry(self) -> Retry {
+                match self { $(Self::$variant => Retry::$retry,)* }
+            }
+
+            /// One sentence: when a caller meets this code.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+
+            /// The code's name on `face`.
+            pub fn name_on(self, face: Face) -> &'static str {
+                match (face, self) {
+                    $($((Face::Pdpp, Self::$variant) => $pdpp,)?)*
+                    $($((Face::Datalevin, Self::$variant) => $datalevin,)?)*
+                    // Datalevin's word for everything its contract has no word for.
+                    (Face::Datalevin, _) => ":tool-error",
+                    (Face::Rung | Face::Pdpp, _) => self.name(),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    // requests
+    InvalidArguments "invalid_arguments" Caller 400 Corrected pdpp "invalid_argument" datalevin ":invalid-params":
+        "The arguments do not match the tool's published schema.";
+    InvalidCursor "invalid_cursor" Caller 400 Corrected:
+        "The cursor was not issued for this read: malformed, forged, or made for another subject, field or grant.";
+    StaleCursor "stale_cursor" Caller 409 Corrected:
+        "The cursor is genuine, but the text it pointed into has changed since.";
+    InvalidHandle "invalid_handle" Caller 400 Corrected datalevin ":invalid-handle":
+        "The text is not shaped like a handle.";
+    InvalidWindow "invalid_window" Caller 400 Corrected:
+        "The window's bounds are out of range, or two ways of selecting a window were mixed.";
+    InvalidPath "invalid_path" Caller 400 Corrected pdpp "invalid_field_path":
+        "The JSON path does not parse, or uses an operator that is not offered.";
+    InvalidPattern "invalid_pattern" Caller 400 Corrected:
+        "The regular expression does not compile within its size limit.";
+    NotText "not_text" Caller 422 No pdpp "field_not_text":
+        "A text window was asked of something that is not UTF-8 text.";
+    NotJson "not_json" Caller 422 No:
+        "A JSON path was asked of something that is not JSON.";
+    InvalidSetting "invalid_setting" Caller 400 Corrected:
+        "A setting has a value of the wrong type or out of range.";
+    UnknownSetting "unknown_setting" Caller 400 Corrected:
+        "A settings file or variable names a setting that does not exist.";
+    UntrustedProject "untrusted_project" Caller 403 Corrected:
+        "A project file asks for something that needs the user's approval first.";
+    // permission
+    AuthenticationError "authentication_error" Auth 401 Corrected:
+        "No credential, or one that is not valid.";
+    GrantExpired "grant_expired" Auth 403 No:
+        "The credential was valid once; its time is over.";
+    WritesDisabled "writes_disabled" Auth 403 No pdpp "permission_error" datalevin ":writes-disabled":
+        "The call would write, and the caller's permit only reads.";
+    // absence
+    NotFound "not_found" Absent 404 Corrected:
+        "Nothing the caller may see has this name or handle.";
+    UnknownTool "unknown_tool" Absent 404 Corrected datalevin ":unknown-tool":
+        "No tool the caller may use has this name.";
+    UnknownDatabase "unknown_database" Absent 404 Corrected datalevin ":unknown-database":
+        "No open database has this id.";
+    QueryNotFound "query_not_found" Absent 404 Corrected:
+        "The text searched for does not occur.";
+    PathNotFound "path_not_found" Absent 404 Corrected pdpp "field_not_found":
+        "The JSON path leads to nothing in this document.";
+    // limits
+    ResultTooLarge "result_too_large" Limit 413 Corrected pdpp "resource_limit" datalevin ":result-too-large":
+        "The result is larger than may be kept for one caller.";
+    BudgetTooSmall "budget_too_small" Limit 400 Corrected datalevin ":result-too-large":
+        "Not even the smallest form of the reply fits the byte budget.";
+    StoreFull "store_full" Limit 507 Later:
+        "The disk has no room for the write; nothing of it was kept.";
+    // weather
+    DeadlineExceeded "deadline_exceeded" Busy 504 Later:
+        "The call did not finish before its deadline.";
+    StoreBusy "store_busy" Busy 503 Later:
+        "The store could not be opened or locked just now.";
+    InvalidSchema "invalid_schema" Upstream 502 No:
+        "A tool's published schema cannot be used: not valid, too large, or too costly to check.";
+    // ourselves
+    StoreFormat "store_format" Broken 500 No:
+        "The data folder was written by a version of this program that this one cannot read.";
+    StoreBroken "store_broken" Broken 500 No:
+        "The store failed in a way that trying again will not mend.";
+    Internal "internal" Broken 500 No pdpp "api_error":
+        "A bug of ours.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_snake_case_and_never_shared() {
+        let mut seen = HashSet::new();
+        for code in Code::ALL {
+            let name = code.name();
+            assert!(
+                name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{name}"
+            );
+            assert!(seen.insert(name), "{name} stands twice");
+            assert!(code.meaning().ends_with('.'), "{name} has no sentence");
+        }
+    }
+
+    #[test]
+    fn a_face_that_prescribes_a_word_gets_that_word() {
+        assert_eq!(Code::StaleCursor.name_on(Face::Pdpp), "stale_cursor");
+        assert_eq!(
+            Code::UnknownDatabase.name_on(Face::Datalevin),
+            ":unknown-database"
+        );
+        assert_eq!(Code::NotText.name_on(Face::Pdpp), "field_not_text");
+        assert_eq!(Code::StoreFull.name_on(Face::Datalevin), ":tool-error");
+    }
+
+    #[test]
+    fn statuses_agree_with_classes() {
+        for code in Code::ALL {
+            let status = code.http_status();
+            let fits = match code.class() {
+                Class::Caller | Class::Auth => (400..500).contains(&status),
+                Class::Absent => status == 404,
+                Class::Limit => matches!(status, 400..=499 | 507),
+                Class::Busy => matches!(status, 429 | 503 | 504),
+                Class::Upstream => matches!(status, 502..=504),
+                Class::Broken => status == 500,
+            };
+            assert!(fits, "{} is {:?} with {status}", code.name(), code.class());
+        }
+    }
+}

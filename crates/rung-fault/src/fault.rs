@@ -1,0 +1,230 @@
+//! A failure on its way out: a code, what happened, and the next call to make.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::{Code, Face};
+
+/// A fact that may be told to a caller beside the message.
+///
+/// The enum is the allow-list: what has no key here stays in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// The values that would have been accepted.
+    Allowed,
+    /// The argument or field at fault.
+    Field,
+    /// What is limited: `items`, `bytes`, `chars`.
+    Kind,
+    /// The bound that was crossed.
+    Limit,
+    /// The known name closest to the one given.
+    Nearest,
+    /// Where in the input the fault lies.
+    Path,
+    /// The rule that was broken.
+    Rule,
+}
+
+impl Detail {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Field => "field",
+            Self::Kind => "kind",
+            Self::Limit => "limit",
+            Self::Nearest => "nearest",
+            Self::Path => "path",
+            Self::Rule => "rule",
+        }
+    }
+
+    /// Datalevin's own list is shorter than ours.
+    fn shown_on(self, face: Face) -> bool {
+        face != Face::Datalevin || matches!(self, Self::Field | Self::Kind | Self::Limit)
+    }
+}
+
+/// An error that knows its code. Every crate's `Error` is one.
+pub trait Coded: fmt::Display {
+    /// The code, decided by an exhaustive match.
+    fn code(&self) -> Code;
+
+    /// The next call to make, in the reader's own words.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+}
+
+/// What a caller is told when a call fails.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    code: Code,
+    message: Cow<'static, str>,
+    hint: Option<Cow<'static, str>>,
+    details: Vec<(Detail, Value)>,
+}
+
+impl Fault {
+    /// A fault with a sentence that says what happened.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            details: Vec::new(),
+        }
+    }
+
+    /// The same fault with advice.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same fault with one more fact.
+    #[must_use]
+    pub fn with(mut self, detail: Detail, value: impl Into<Value>) -> Self {
+        self.details.push((detail, value.into()));
+        self
+    }
+
+    /// The code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What happened.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The error as `face` writes it: the whole structured body of a failed call.
+    pub fn body(&self, face: Face) -> Value {
+        let mut details = Map::new();
+        for (detail, value) in &self.details {
+            if detail.shown_on(face) {
+                details.insert(detail.key().to_owned(), value.clone());
+            }
+        }
+        let code = self.code.name_on(face);
+        let mut body = Map::new();
+        match face {
+            Face::Rung => {
+                body.insert("code".into(), code.into());
+                body.insert("message".into(), self.message.as_ref().into());
+                body.insert("retry".into(), self.code.retry().name().into());
+            }
+            Face::Pdpp => {
+                body.insert("type".into(), pdpp_type(self.code.http_status()).into());
+                body.insert("code".into(), code.into());
+                body.insert("message".into(), self.message.as_ref().into());
+            }
+            Face::Datalevin => {
+                body.insert("error".into(), self.message.as_ref().into());
+                body.insert("code".into(), code.into());
+            }
+        }
+        if let Some(hint) = &self.hint {
+            body.insert("hint".into(), hint.as_ref().into());
+        }
+        if !details.is_empty() {
+            body.insert("details".into(), details.into());
+        }
+        match face {
+            Face::Datalevin => body.into(),
+            Face::Rung | Face::Pdpp => json!({ "error": body }),
+        }
+    }
+}
+
+/// The personal-data contract derives an error's type from its status.
+fn pdpp_type(http_status: u16) -> &'static str {
+    match http_status {
+        400 => "invalid_request_error",
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        410 => "gone_error",
+        413 => "request_entity_too_large_error",
+        429 => "rate_limit_error",
+        _ => "api_error",
+    }
+}
+
+impl<E: Coded> From<&E> for Fault {
+    fn from(error: &E) -> Self {
+        let mut fault = Self::new(error.code(), error.to_string());
+        fault.hint = error.hint().map(Cow::Owned);
+        fault
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault() -> Fault {
+        Fault::new(
+            Code::InvalidArguments,
+            "limit is not less than or equal to 100",
+        )
+        .with_hint("pass a limit of at most 100")
+        .with(Detail::Path, "limit")
+        .with(Detail::Limit, 100)
+    }
+
+    #[test]
+    fn our_own_face_names_code_retry_and_hint() {
+        assert_eq!(
+            fault().body(Face::Rung),
+            json!({"error": {
+                "code": "invalid_arguments",
+                "message": "limit is not less than or equal to 100",
+                "retry": "corrected",
+                "hint": "pass a limit of at most 100",
+                "details": {"path": "limit", "limit": 100},
+            }})
+        );
+    }
+
+    #[test]
+    fn datalevin_gets_a_flat_body_and_its_own_detail_keys_only() {
+        assert_eq!(
+            fault().body(Face::Datalevin),
+            json!({
+                "error": "limit is not less than or equal to 100",
+                "code": ":invalid-params",
+                "hint": "pass a limit of at most 100",
+                "details": {"limit": 100},
+            })
+        );
+    }
+
+    #[test]
+    fn pdpp_derives_the_type_from_the_status() {
+        let body = Fault::new(Code::NotFound, "no such record").body(Face::Pdpp);
+        assert_eq!(
+            body,
+            json!({"error": {
+                "type": "not_found_error", "code": "not_found", "message": "no such record",
+            }})
+        );
+    }
+}
