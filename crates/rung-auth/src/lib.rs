@@ -1,1 +1,18 @@
+//! Who may come through the door, and what must never be seen there.
 //!
+//! Owns: [`Permit`], which every service asks for and only this crate makes; [`Secret`], which does not
+//! print; [`Token`]s and the hashes that are kept of them. Refuses to know: tools, and where records or
+//! tokens are stored.
+//!
+//! The law it keeps: no `Permit` without evidence. There are two kinds of it: the process runs as the
+//! local user ([`Permit::local_user`]), or a caller showed a token whose hash is on record ([`admit`]).
+
+mod error;
+mod permit;
+mod secret;
+mod token;
+
+pub use error::{Error, Result};
+pub use permit::{Access, Caller, GrantId, Permit};
+pub use secret::Secret;
+pub use token::{Token, TokenHash, TokenRecord, admit};

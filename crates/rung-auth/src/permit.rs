@@ -1,0 +1,157 @@
+//! The proof that somebody may read or write under a grant.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// What a permit allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// To read.
+    Read,
+    /// To read and to write.
+    Write,
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Error;
+
+            fn try_from(name: String) -> Result<Self> {
+                let fits = (1..=128).contains(&name.chars().count());
+                if fits && !name.chars().any(char::is_control) {
+                    Ok(Self(name))
+                } else {
+                    Err(Error::NameInvalid)
+                }
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name! {
+    /// Who is calling.
+    Caller
+}
+name! {
+    /// The grant under which they call.
+    GrantId
+}
+
+/// The proof that a caller was admitted: who, under which grant, to read or to write.
+///
+/// Services take `&Permit`, so what has none cannot reach them. It cannot be made elsewhere:
+///
+/// ```compile_fail
+/// use rung_auth::{Access, Permit};
+/// let forged = Permit { caller: todo!(), grant: todo!(), access: Access::Write };
+/// ```
+///
+/// and a reader's permit does not become a writer's:
+///
+/// ```
+/// use rung_auth::{Access, Permit};
+/// let reader = Permit::local_user(Access::Read);
+/// assert_eq!(reader.clone().at_most(Access::Write).access(), Access::Read);
+/// assert!(reader.require_write().is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permit {
+    caller: Caller,
+    grant: GrantId,
+    access: Access,
+}
+
+impl Permit {
+    /// The permit of whoever runs this process: they can read its files anyway.
+    pub fn local_user(access: Access) -> Self {
+        Self {
+            caller: Caller("local".to_owned()),
+            grant: GrantId("local".to_owned()),
+            access,
+        }
+    }
+
+    /// For [`crate::admit`] alone, which has seen the evidence.
+    pub(crate) const fn of(caller: Caller, grant: GrantId, access: Access) -> Self {
+        Self {
+            caller,
+            grant,
+            access,
+        }
+    }
+
+    /// Who.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Under which grant.
+    pub fn grant(&self) -> &GrantId {
+        &self.grant
+    }
+
+    /// To do what.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The same permit, weakened to `access` if it allows more.
+    #[must_use]
+    pub fn at_most(mut self, access: Access) -> Self {
+        self.access = self.access.min(access);
+        self
+    }
+
+    /// Refuses where the permit only reads.
+    pub fn require_write(&self) -> Result<()> {
+        match self.access {
+            Access::Write => Ok(()),
+            Access::Read => Err(Error::ReadOnly),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_wherever_they_come_from() {
+        for bad in ["", "a\nb", "a\u{0}", &"x".repeat(129)] {
+            assert!(Caller::try_from(bad.to_owned()).is_err(), "{bad:?}");
+            let json = serde_json::to_string(bad).unwrap();
+            assert!(serde_json::from_str::<Caller>(&json).is_err());
+        }
+        let good: Caller = serde_json::from_str("\"laptop \u{1F980}\"").unwrap();
+        assert_eq!(good.as_str(), "laptop \u{1F980}");
+    }
+}

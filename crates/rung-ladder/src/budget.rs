@@ -1,0 +1,79 @@
+//! How much may go out. Every literal limit of the ladder is here, and nowhere else.
+
+/// The bound of one reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of the whole serialised reply.
+    pub max_bytes: usize,
+    /// Items of the reply's main collection, where its face has such a cap.
+    pub max_items: Option<usize>,
+}
+
+impl Budget {
+    /// A budget of bytes alone.
+    pub const fn bytes(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            max_items: None,
+        }
+    }
+
+    /// The same budget with `bytes` of it already spent, as on an envelope.
+    #[must_use]
+    pub fn less(self, bytes: usize) -> Self {
+        Self {
+            max_bytes: self.max_bytes.saturating_sub(bytes),
+            ..self
+        }
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self::bytes(limits::REPLY_BYTES)
+    }
+}
+
+/// The numbers and what they bound.
+pub mod limits {
+    /// Bytes of a reply where nobody said otherwise.
+    pub const REPLY_BYTES: usize = 50_000;
+
+    /// Code points of a window by default.
+    pub const WINDOW_CHARS: u64 = 4_096;
+    /// Code points of a window at most.
+    pub const WINDOW_CHARS_MAX: u64 = 16_384;
+    /// Code points of context on either side of a match by default.
+    pub const CONTEXT_CHARS: u64 = 2_048;
+    /// Code points of context on either side of a match at most.
+    pub const CONTEXT_CHARS_MAX: u64 = 8_192;
+
+    /// Hits listed for a regular expression in one reading.
+    pub const HITS: usize = 20;
+    /// Code points shown of the line around a hit, on either side.
+    pub const HIT_CONTEXT_CHARS: u64 = 80;
+    /// Code points of a search text or a regular expression.
+    pub const PATTERN_CHARS: usize = 1_024;
+    /// Memory that a compiled regular expression may take.
+    pub const PATTERN_BYTES: usize = 1 << 20;
+    /// The longest match that is sure to be found whole, and the overlap of the sliding search.
+    pub const MATCH_BYTES: usize = 64 << 10;
+    /// What the sliding search holds at once.
+    pub const SEARCH_BYTES: usize = 256 << 10;
+
+    /// Bytes of a JSON path's text.
+    pub const PATH_BYTES: usize = 1_024;
+    /// Bytes of a member's name that a path can pass by.
+    pub const NAME_BYTES: usize = 64 << 10;
+    /// Steps of a JSON path.
+    pub const PATH_SEGMENTS: usize = 64;
+
+    /// A string up to this many code points is shown whole or not at all.
+    pub const ATOM_CHARS: usize = 64;
+    /// Entries of an object that are shown or hidden together.
+    pub const OBJECT_ENTRIES: usize = 32;
+    /// Levels of nesting that a preview descends; what lies deeper is shown empty.
+    pub const PREVIEW_DEPTH: usize = 128;
+    /// How far back from a cut we look for the start of a handle.
+    pub const HANDLE_BYTES: usize = 2_048;
+}

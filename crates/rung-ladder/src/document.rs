@@ -1,0 +1,480 @@
+//! Bytes that are read a piece at a time.
+//!
+//! Everything that reads parts works on a [`Document`], so a text in memory, a stored result and one
+//! string inside a stored JSON document are windowed by the same code, with memory that does not depend
+//! on their size.
+
+use std::cell::Cell;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crate::text::{chars_in, is_char_start};
+use crate::{Error, Result};
+
+/// A place in a text whose three coordinates are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    /// Bytes before it.
+    pub bytes: u64,
+    /// Code points that begin before it.
+    pub chars: u64,
+    /// Line breaks before it.
+    pub lines: u64,
+}
+
+/// Some bytes of a document, borrowed from it or shared with whoever read them.
+#[derive(Debug, Clone)]
+pub enum Piece<'d> {
+    /// They lie in the document.
+    Borrowed(&'d [u8]),
+    /// They were fetched, and are a part of what was fetched.
+    Shared(Arc<[u8]>, Range<usize>),
+}
+
+impl Piece<'_> {
+    fn truncate(&mut self, len: usize) {
+        match self {
+            Self::Borrowed(bytes) => *bytes = &bytes[..len.min(bytes.len())],
+            Self::Shared(_, range) => range.end = range.end.min(range.start + len),
+        }
+    }
+}
+
+impl Deref for Piece<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Shared(bytes, range) => &bytes[range.clone()],
+        }
+    }
+}
+
+impl From<Vec<u8>> for Piece<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        let range = 0..bytes.len();
+        Self::Shared(bytes.into(), range)
+    }
+}
+
+/// Bytes that can be read from anywhere.
+pub trait Document {
+    /// What reading can fail with.
+    type Error: From<Error>;
+
+    /// Its length.
+    fn len_bytes(&self) -> u64;
+
+    /// Its length in code points; `None` says that it is not text.
+    fn len_chars(&self) -> Option<u64>;
+
+    /// Some bytes from `offset` on: at least one where `offset` lies inside, none at or past the end.
+    fn piece(&self, offset: u64) -> Result<Piece<'_>, Self::Error>;
+
+    /// A known place at or before the code point `chars`.
+    fn near_char(&self, _chars: u64) -> Result<Mark, Self::Error> {
+        Ok(Mark::default())
+    }
+
+    /// A known place at or before the start of the line with `lines` line breaks before it.
+    fn near_line(&self, _lines: u64) -> Result<Mark, Self::Error> {
+        Ok(Mark::default())
+    }
+}
+
+impl Document for str {
+    type Error = Error;
+
+    fn len_bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn len_chars(&self) -> Option<u64> {
+        Some(chars_in(self.as_bytes()))
+    }
+
+    fn piece(&self, offset: u64) -> Result<Piece<'_>> {
+        self.as_bytes().piece(offset)
+    }
+}
+
+/// Bytes that nobody has called text.
+impl Document for [u8] {
+    type Error = Error;
+
+    fn len_bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn len_chars(&self) -> Option<u64> {
+        None
+    }
+
+    fn piece(&self, offset: u64) -> Result<Piece<'_>> {
+        let start = usize::try_from(offset).map_or(self.len(), |at| at.min(self.len()));
+        Ok(Piece::Borrowed(&self[start..]))
+    }
+}
+
+/// A part of a document, as a document.
+pub(crate) struct Part<'d, D: ?Sized> {
+    doc: &'d D,
+    span: Range<u64>,
+    chars: Option<u64>,
+}
+
+impl<'d, D: Document + ?Sized> Part<'d, D> {
+    pub(crate) fn new(doc: &'d D, span: Range<u64>) -> Result<Self, D::Error> {
+        let mut part = Self {
+            doc,
+            span,
+            chars: None,
+        };
+        if doc.len_chars().is_some() {
+            part.chars = Some(count_chars(&part)?);
+        }
+        Ok(part)
+    }
+}
+
+impl<D: Document + ?Sized> Document for Part<'_, D> {
+    type Error = D::Error;
+
+    fn len_bytes(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+
+    fn len_chars(&self) -> Option<u64> {
+        self.chars
+    }
+
+    fn piece(&self, offset: u64) -> Result<Piece<'_>, D::Error> {
+        let left = self.len_bytes().saturating_sub(offset);
+        if left == 0 {
+            return Ok(Piece::Borrowed(&[]));
+        }
+        let mut piece = self.doc.piece(self.span.start + offset)?;
+        piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        Ok(piece)
+    }
+}
+
+/// How much of a string is decoded at once.
+const DECODE_BYTES: usize = 16 << 10;
+
+/// The text of one JSON string inside a document, with its escapes undone.
+///
+/// It is decoded as it is read; going on where the last piece ended costs nothing extra.
+pub(crate) struct Unescaped<'d, D: ?Sized> {
+    raw: Part<'d, D>,
+    bytes: u64,
+    chars: u64,
+    /// A place known from the last read: bytes of raw text, and of decoded text, before it.
+    known: Cell<(u64, u64)>,
+}
+
+impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
+    /// `span` is what stands between the quotes.
+    pub(crate) fn new(doc: &'d D, span: Range<u64>) -> Result<Self, D::Error> {
+        let mut text = Self {
+            raw: Part {
+                doc,
+                span,
+                chars: None,
+            },
+            bytes: u64::MAX,
+            chars: 0,
+            known: Cell::new((0, 0)),
+        };
+        let (mut bytes, mut chars) = (0, 0);
+        loop {
+            let piece = text.piece(bytes)?;
+            if piece.is_empty() {
+                break;
+            }
+            chars += chars_in(&piece);
+            bytes += piece.len() as u64;
+        }
+        text.bytes = bytes;
+        text.chars = chars;
+        text.known.set((0, 0));
+        Ok(text)
+    }
+
+    /// Decodes some of the raw text from `at` on: how much of it was used, and what it means.
+    fn decode(&self, at: u64) -> Result<(u64, Vec<u8>), D::Error> {
+        let mut raw = self.raw.piece(at)?;
+        raw.truncate(DECODE_BYTES);
+        let mut decoded = Vec::with_capacity(raw.len());
+        let mut used = 0;
+        while used < raw.len() {
+            let rest = &raw[used..];
+            let plain = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
+            decoded.extend_from_slice(&rest[..plain]);
+            used += plain;
+            if plain < rest.len() {
+                let (escaped, char) = self.escape(at + used as u64)?;
+                let mut buffer = [0; 4];
+                decoded.extend_from_slice(char.encode_utf8(&mut buffer).as_bytes());
+                used += escaped;
+            }
+        }
+        Ok((used as u64, decoded))
+    }
+
+    /// The escape that begins at `at`: how long it is, and what it stands for.
+    fn escape(&self, at: u64) -> Result<(usize, char), D::Error> {
+        // `\uD83E\uDD80` is the longest escape there is.
+        let mut escape = [0; 12];
+        let mut length = 0;
+        while length < escape.len() {
+            let piece = self.raw.piece(at + length as u64)?;
+            if piece.is_empty() {
+                break;
+            }
+            let wanted = (escape.len() - length).min(piece.len());
+            escape[length..length + wanted].copy_from_slice(&piece[..wanted]);
+            length += wanted;
+        }
+        let escape = &escape[..length];
+        Ok(match escape.get(1) {
+            Some(b'n') => (2, '\n'),
+            Some(b't') => (2, '\t'),
+            Some(b'r') => (2, '\r'),
+            Some(b'b') => (2, '\u{8}'),
+            Some(b'f') => (2, '\u{c}'),
+            Some(byte @ (b'"' | b'\\' | b'/')) => (2, char::from(*byte)),
+            Some(b'u') => unicode_escape(escape),
+            _ => {
+                let at = self.raw.span.start + at;
+                return Err(Error::NotJson { at }.into());
+            }
+        })
+    }
+}
+
+/// A `\u` escape or a pair of them; a surrogate without its twin means U+FFFD.
+fn unicode_escape(escape: &[u8]) -> (usize, char) {
+    let unit = |at: usize| {
+        let digits = std::str::from_utf8(escape.get(at..at + 4)?).ok()?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let first = unit(2).unwrap_or(0xFFFD);
+    if (0xD800..0xDC00).contains(&first)
+        && escape.get(6..8) == Some(b"\\u")
+        && let Some(second @ 0xDC00..0xE000) = unit(8)
+    {
+        let pair = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+        return (12, char::from_u32(pair).unwrap_or('\u{FFFD}'));
+    }
+    (
+        escape.len().min(6),
+        char::from_u32(first).unwrap_or('\u{FFFD}'),
+    )
+}
+
+impl<D: Document + ?Sized> Document for Unescaped<'_, D> {
+    type Error = D::Error;
+
+    fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn len_chars(&self) -> Option<u64> {
+        Some(self.chars)
+    }
+
+    fn piece(&self, offset: u64) -> Result<Piece<'_>, D::Error> {
+        let (mut raw, mut decoded) = self.known.get();
+        if offset < decoded {
+            (raw, decoded) = (0, 0);
+        }
+        while raw < self.raw.len_bytes() {
+            let (used, bytes) = self.decode(raw)?;
+            let after = decoded + bytes.len() as u64;
+            if offset < after {
+                self.known.set((raw, decoded));
+                let skip = usize::try_from(offset - decoded).expect("less than a piece");
+                let range = skip..bytes.len();
+                return Ok(Piece::Shared(bytes.into(), range));
+            }
+            (raw, decoded) = (raw + used, after);
+        }
+        Ok(Piece::Borrowed(&[]))
+    }
+}
+
+fn count_chars<D: Document + ?Sized>(doc: &D) -> Result<u64, D::Error> {
+    let (mut at, mut chars) = (0, 0);
+    loop {
+        let piece = doc.piece(at)?;
+        if piece.is_empty() {
+            return Ok(chars);
+        }
+        chars += chars_in(&piece);
+        at += piece.len() as u64;
+    }
+}
+
+/// Where in the document the code point `chars` begins, or the end.
+pub(crate) fn find_char<D: Document + ?Sized>(doc: &D, chars: u64) -> Result<Mark, D::Error> {
+    let mut mark = doc.near_char(chars)?;
+    loop {
+        let piece = doc.piece(mark.bytes)?;
+        if piece.is_empty() {
+            return Ok(mark);
+        }
+        let inside = chars_in(&piece);
+        // The code point after the wanted one must begin here for the wanted one to be here whole,
+        // but only its own beginning is needed.
+        if mark.chars + inside > chars {
+            let skip = nth_char(&piece, chars - mark.chars);
+            return Ok(advance(mark, &piece[..skip]));
+        }
+        mark = advance(mark, &piece);
+    }
+}
+
+/// Where the line with `lines` line breaks before it begins, or the end.
+pub(crate) fn find_line<D: Document + ?Sized>(doc: &D, lines: u64) -> Result<Mark, D::Error> {
+    let mut mark = doc.near_line(lines)?;
+    while mark.lines < lines {
+        let piece = doc.piece(mark.bytes)?;
+        if piece.is_empty() {
+            break;
+        }
+        let wanted = usize::try_from(lines - mark.lines - 1).unwrap_or(usize::MAX);
+        let end = memchr::memchr_iter(b'\n', &piece)
+            .nth(wanted)
+            .map_or(piece.len(), |at| at + 1);
+        mark = advance(mark, &piece[..end]);
+    }
+    Ok(mark)
+}
+
+pub(crate) fn advance(mark: Mark, passed: &[u8]) -> Mark {
+    Mark {
+        bytes: mark.bytes + passed.len() as u64,
+        chars: mark.chars + chars_in(passed),
+        lines: mark.lines + crate::text::lines_in(passed),
+    }
+}
+
+/// The offset at which code point `n` of `bytes` begins.
+fn nth_char(bytes: &[u8], n: u64) -> usize {
+    let n = usize::try_from(n).unwrap_or(usize::MAX);
+    bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| is_char_start(**byte))
+        .nth(n)
+        .map_or(bytes.len(), |(at, _)| at)
+}
+
+/// Up to `chars` code points from `mark` on.
+pub(crate) fn take_chars<D: Document + ?Sized>(
+    doc: &D,
+    mark: Mark,
+    chars: u64,
+) -> Result<String, D::Error> {
+    let mut bytes = Vec::new();
+    let (mut at, mut left) = (mark.bytes, chars);
+    loop {
+        let piece = doc.piece(at)?;
+        if piece.is_empty() {
+            break;
+        }
+        // A code point may go on in the next piece, so stop where one more would begin.
+        let end = nth_char(&piece, left);
+        bytes.extend_from_slice(&piece[..end]);
+        if end < piece.len() {
+            break;
+        }
+        left -= chars_in(&piece);
+        at += piece.len() as u64;
+    }
+    String::from_utf8(bytes).map_err(|_| Error::NotText.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document of very small pieces, so that everything crosses a border.
+    struct Crumbs<'t>(&'t str, usize);
+
+    impl Document for Crumbs<'_> {
+        type Error = Error;
+        fn len_bytes(&self) -> u64 {
+            self.0.len() as u64
+        }
+        fn len_chars(&self) -> Option<u64> {
+            self.0.len_chars()
+        }
+        fn piece(&self, offset: u64) -> Result<Piece<'_>> {
+            let piece = self.0.piece(offset)?;
+            Ok(piece[..piece.len().min(self.1)].to_vec().into())
+        }
+    }
+
+    #[test]
+    fn characters_are_found_and_taken_across_pieces() {
+        let text = "añ\n\u{1F980}e\u{301}\nz";
+        for size in 1..6 {
+            let doc = Crumbs(text, size);
+            let chars: Vec<char> = text.chars().collect();
+            for from in 0..=chars.len() {
+                for count in 0..4 {
+                    let mark = find_char(&doc, from as u64).unwrap();
+                    let expected: String = chars.iter().skip(from).take(count).collect();
+                    assert_eq!(take_chars(&doc, mark, count as u64).unwrap(), expected);
+                    assert_eq!(mark.chars, from as u64);
+                }
+            }
+            assert_eq!(find_line(&doc, 2).unwrap().chars, 7);
+            assert_eq!(find_line(&doc, 9).unwrap().chars, 8, "the end");
+        }
+    }
+
+    #[test]
+    fn json_strings_are_decoded_across_pieces() {
+        let value = "line\n\t\"quoted\\\" \u{1F980} é \u{8}\u{c}\r / end";
+        let mut raw = serde_json::to_string(value).unwrap();
+        raw.insert_str(1, r"\u00e9\ud83e\udd80\/");
+        let expected = format!("é\u{1F980}/{value}");
+        for size in 1..8 {
+            let doc = Crumbs(&raw, size);
+            let text = Unescaped::new(&doc, 1..raw.len() as u64 - 1).unwrap();
+            assert_eq!(text.len_chars(), expected.len_chars());
+            let all = take_chars(&text, Mark::default(), 1_000).unwrap();
+            assert_eq!(all, expected);
+            let late = find_char(&text, 9).unwrap();
+            let early = find_char(&text, 2).unwrap();
+            assert_eq!(late.bytes, expected.char_indices().nth(9).unwrap().0 as u64);
+            assert_eq!(take_chars(&text, early, 1).unwrap(), "/");
+        }
+    }
+
+    #[test]
+    fn lone_surrogates_and_bad_escapes_do_not_panic() {
+        for (raw, expected) in [
+            (r"\ud83e", Some("\u{FFFD}")),
+            (r"\ud83e\u0041", Some("\u{FFFD}A")),
+            (r"\udd80x", Some("\u{FFFD}x")),
+            (r"\u12", Some("\u{FFFD}")),
+            (r"\q", None),
+            ("\\", None),
+        ] {
+            let text = Unescaped::new(raw, 0..raw.len() as u64);
+            match (text, expected) {
+                (Ok(text), Some(expected)) => {
+                    assert_eq!(take_chars(&text, Mark::default(), 99).unwrap(), expected);
+                }
+                (Err(error), None) => assert_eq!(error, Error::NotJson { at: 0 }),
+                (Ok(_), None) => panic!("{raw} was taken"),
+                (Err(error), Some(_)) => panic!("{raw}: {error}"),
+            }
+        }
+    }
+}

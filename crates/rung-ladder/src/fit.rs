@@ -1,0 +1,462 @@
+//! Making a JSON value fit a budget: still valid JSON, every cut on record.
+//!
+//! A preview is grown, not cut down. It starts as a skeleton (every member of every object it enters, empty
+//! lists, empty long texts) and is revealed level by level: at level *n* a list shows its first *n* items, a
+//! long text its first *n* chunks. So a large answer shows many items in little detail rather than one
+//! item in full, and small members never vanish behind a large one.
+//!
+//! The steps come in one fixed order that does not depend on the budget; the budget only decides after how
+//! many of them to stop. That is why a larger budget never shows less. The price of the records counts
+//! as part of each step, and the work done is bounded by the budget, not by the value.
+
+use std::collections::VecDeque;
+use std::io;
+
+use serde_json::{Map, Value};
+
+use crate::budget::limits;
+use crate::cut::Mode;
+use crate::handle::{is_handle, outside_handle};
+use crate::path::Segment;
+use crate::text::json_string_bytes;
+use crate::{Budget, Cut, Error, Path, Result};
+
+/// A value that fits, and what it took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fitted {
+    /// The value, or a preview of it, or null.
+    pub value: Value,
+    /// What was cut; empty where nothing was.
+    pub cuts: Vec<Cut>,
+}
+
+/// Bytes of `value` as compact JSON.
+pub fn json_bytes(value: &impl serde::Serialize) -> usize {
+    json_bytes_within(value, usize::MAX).expect("what serialises, serialises into a counter")
+}
+
+/// Bytes of `value` as compact JSON, unless they are more than `max_bytes`.
+fn json_bytes_within(value: &impl serde::Serialize, max_bytes: usize) -> Option<usize> {
+    struct Counter {
+        bytes: usize,
+        max: usize,
+    }
+    impl io::Write for Counter {
+        fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+            self.bytes += buffer.len();
+            if self.bytes > self.max {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            Ok(buffer.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter {
+        bytes: 0,
+        max: max_bytes,
+    };
+    serde_json::to_writer(&mut counter, value).ok()?;
+    Some(counter.bytes)
+}
+
+/// Makes `value` fit: it and the records of what was cut take at most `budget.max_bytes` together.
+///
+/// `at` is where the value stands in the document that the caller keeps, and where its records point.
+pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
+    let items = value.as_array().map_or(0, Vec::len);
+    let max_items = budget.max_items.unwrap_or(usize::MAX);
+    if items <= max_items && json_bytes_within(value, budget.max_bytes).is_some() {
+        return Ok(Fitted {
+            value: value.clone(),
+            cuts: Vec::new(),
+        });
+    }
+    let mut preview = Preview::new(at, max_items);
+    if let Some(root) = preview.grow(value, budget.max_bytes) {
+        return Ok(preview.finish(&root, budget));
+    }
+    let omitted = Fitted {
+        value: Value::Null,
+        cuts: vec![Cut::Bytes {
+            path: at.clone(),
+            limit: budget.max_bytes as u64,
+            mode: Mode::Omitted,
+        }],
+    };
+    if json_bytes(&omitted.value) + json_bytes(&omitted.cuts) > budget.max_bytes {
+        return Err(Error::BudgetTooSmall {
+            max_bytes: budget.max_bytes,
+        });
+    }
+    Ok(omitted)
+}
+
+/// A value as the preview shows it.
+#[derive(Clone)]
+enum Shown<'v> {
+    /// All of it.
+    Whole(&'v Value),
+    /// As much as the part with this number says.
+    Part(usize),
+}
+
+/// A list, object or long text that may be shown in part.
+struct Part<'v> {
+    body: Body<'v>,
+    /// The part it lies in, and where.
+    place: Option<(usize, Segment)>,
+    depth: usize,
+    /// What its record costs while it is incomplete.
+    record_bytes: usize,
+}
+
+enum Body<'v> {
+    Text {
+        text: &'v str,
+        /// Chunks it was given; before a handle it may show a little less.
+        chunks: usize,
+        shown_bytes: usize,
+        shown_chars: usize,
+        chars: usize,
+    },
+    List {
+        items: &'v [Value],
+        shown: Vec<Shown<'v>>,
+        /// How many it may ever show.
+        most: usize,
+    },
+    Object {
+        entries: &'v Map<String, Value>,
+        shown: Vec<Shown<'v>>,
+    },
+}
+
+impl Body<'_> {
+    fn complete(&self) -> bool {
+        match self {
+            Self::Text {
+                text, shown_bytes, ..
+            } => *shown_bytes == text.len(),
+            Self::List { items, shown, .. } => shown.len() == items.len(),
+            Self::Object { entries, shown } => shown.len() == entries.len(),
+        }
+    }
+
+    /// Whether another step would show more of it.
+    fn can_grow(&self) -> bool {
+        match self {
+            Self::List { shown, most, .. } => shown.len() < *most,
+            Self::Text { .. } | Self::Object { .. } => !self.complete(),
+        }
+    }
+
+    fn original(&self) -> usize {
+        match self {
+            Self::Text { chars, .. } => *chars,
+            Self::List { items, .. } => items.len(),
+            Self::Object { entries, .. } => entries.len(),
+        }
+    }
+
+    /// How much is shown, in the terms that [`Body::shrink`] takes.
+    fn extent(&self) -> (usize, usize) {
+        match self {
+            Self::Text {
+                shown_bytes,
+                shown_chars,
+                ..
+            } => (*shown_bytes, *shown_chars),
+            Self::List { shown, .. } | Self::Object { shown, .. } => (shown.len(), 0),
+        }
+    }
+
+    fn shrink(&mut self, to: (usize, usize)) {
+        match self {
+            Self::Text {
+                shown_bytes,
+                shown_chars,
+                ..
+            } => (*shown_bytes, *shown_chars) = to,
+            Self::List { shown, .. } | Self::Object { shown, .. } => shown.truncate(to.0),
+        }
+    }
+}
+
+struct Preview<'v, 'p> {
+    at: &'p Path,
+    max_items: usize,
+    parts: Vec<Part<'v>>,
+    /// The parts that still have something to show, in the order in which they will.
+    growing: VecDeque<usize>,
+    /// Bytes of what is shown.
+    shown_bytes: usize,
+    /// Bytes of the records that what is not shown needs.
+    record_bytes: usize,
+}
+
+/// `[{"kind":"bytes","path":"…","limit":…,"mode":"preview"}]` without its path, the limit at its longest.
+const LIST_BYTES: usize = 2 + 43 + 20;
+/// `{"kind":"items","path":"…","limit":…,"returned":…,"original":…},` without path and numbers.
+const RECORD_BYTES: usize = 60;
+
+impl<'v, 'p> Preview<'v, 'p> {
+    fn new(at: &'p Path, max_items: usize) -> Self {
+        let path_bytes = json_string_bytes(&at.to_string());
+        Self {
+            at,
+            max_items,
+            parts: Vec::new(),
+            growing: VecDeque::new(),
+            shown_bytes: 0,
+            record_bytes: LIST_BYTES + path_bytes,
+        }
+    }
+
+    /// Reveals as much of `value` as `max_bytes` allow, or nothing if the skeleton is too large already.
+    fn grow(&mut self, value: &'v Value, max_bytes: usize) -> Option<Shown<'v>> {
+        let root = self.reveal(value, None, 0, 0);
+        let mut fits = self.bytes() <= max_bytes;
+        // What was done since the last state that fitted.
+        let mut undo: Vec<(usize, (usize, usize))> = Vec::new();
+        let mut level = 0;
+        // A later state can fit although this one does not, since completing a part drops its record;
+        // once the bare value is too large, none can.
+        while self.shown_bytes <= max_bytes && !self.growing.is_empty() {
+            level += 1;
+            for _ in 0..self.growing.len() {
+                let Some(number) = self.growing.pop_front() else {
+                    break;
+                };
+                undo.push((number, self.parts[number].body.extent()));
+                self.step(number, level);
+                if self.bytes() <= max_bytes {
+                    fits = true;
+                    undo.clear();
+                }
+                if self.shown_bytes > max_bytes {
+                    break;
+                }
+            }
+        }
+        for (number, extent) in undo.into_iter().rev() {
+            self.parts[number].body.shrink(extent);
+        }
+        fits.then_some(root)
+    }
+
+    fn bytes(&self) -> usize {
+        self.shown_bytes + self.record_bytes
+    }
+
+    /// Shows one more unit of a part.
+    fn step(&mut self, number: usize, level: usize) {
+        self.extend(number, level, 1);
+        let part = &self.parts[number];
+        if part.body.complete() {
+            self.record_bytes -= part.record_bytes;
+        } else if part.body.can_grow() {
+            self.growing.push_back(number);
+        }
+    }
+
+    /// Shows `value` in the detail of `level`.
+    fn reveal(
+        &mut self,
+        value: &'v Value,
+        place: Option<(usize, Segment)>,
+        depth: usize,
+        level: usize,
+    ) -> Shown<'v> {
+        let body = match value {
+            Value::String(text) if !is_atom(text) => {
+                self.shown_bytes += 2;
+                Body::Text {
+                    text,
+                    chunks: 0,
+                    shown_bytes: 0,
+                    shown_chars: 0,
+                    chars: text.chars().count(),
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                self.shown_bytes += 2;
+                Body::List {
+                    items,
+                    shown: Vec::new(),
+                    most: match place {
+                        None => items.len().min(self.max_items),
+                        Some(_) => items.len(),
+                    },
+                }
+            }
+            Value::Object(entries) if !entries.is_empty() => {
+                self.shown_bytes += 2;
+                Body::Object {
+                    entries,
+                    shown: Vec::new(),
+                }
+            }
+            whole => {
+                self.shown_bytes += json_bytes(whole);
+                return Shown::Whole(whole);
+            }
+        };
+        let units = level + usize::from(matches!(body, Body::Object { .. }));
+        let number = self.parts.len();
+        self.parts.push(Part {
+            body,
+            place,
+            depth,
+            record_bytes: 0,
+        });
+        if depth < limits::PREVIEW_DEPTH {
+            self.extend(number, level, units);
+        }
+        if !self.parts[number].body.complete() {
+            let path_bytes = json_string_bytes(&self.path(number).to_string());
+            let digits = self.parts[number].body.original().to_string().len();
+            let record_bytes = RECORD_BYTES + path_bytes + 3 * digits;
+            self.parts[number].record_bytes = record_bytes;
+            self.record_bytes += record_bytes;
+            if depth < limits::PREVIEW_DEPTH && self.parts[number].body.can_grow() {
+                self.growing.push_back(number);
+            }
+        }
+        Shown::Part(number)
+    }
+
+    /// Shows `units` more of a part: chunks of a text, items of a list, groups of an object's entries.
+    fn extend(&mut self, number: usize, level: usize, units: usize) {
+        let depth = self.parts[number].depth + 1;
+        match &mut self.parts[number].body {
+            Body::Text {
+                text,
+                chunks,
+                shown_bytes,
+                shown_chars,
+                ..
+            } => {
+                let text = *text;
+                *chunks += units;
+                let more = *chunks * limits::ATOM_CHARS - *shown_chars;
+                let to = text[*shown_bytes..]
+                    .char_indices()
+                    .nth(more)
+                    .map_or(text.len(), |(at, _)| *shown_bytes + at);
+                let to = outside_handle(text, to).max(*shown_bytes);
+                let added = &text[*shown_bytes..to];
+                *shown_bytes = to;
+                *shown_chars += added.chars().count();
+                self.shown_bytes += json_string_bytes(added) - 2;
+            }
+            Body::List { items, shown, most } => {
+                let items = *items;
+                let from = shown.len();
+                let to = (*most).min(from + units);
+                for (at, item) in items.iter().enumerate().take(to).skip(from) {
+                    self.shown_bytes += usize::from(at > 0);
+                    let place = Some((number, Segment::Index(at as u64)));
+                    let item = self.reveal(item, place, depth, level);
+                    if let Body::List { shown, .. } = &mut self.parts[number].body {
+                        shown.push(item);
+                    }
+                }
+            }
+            Body::Object { entries, shown } => {
+                let entries = *entries;
+                let from = shown.len();
+                let group = entries
+                    .iter()
+                    .skip(from)
+                    .take(units * limits::OBJECT_ENTRIES);
+                for (at, (name, value)) in group.enumerate() {
+                    let comma = usize::from(from + at > 0);
+                    self.shown_bytes += json_string_bytes(name) + 1 + comma;
+                    let place = Some((number, Segment::Name(name.clone())));
+                    let entry = self.reveal(value, place, depth, level);
+                    if let Body::Object { shown, .. } = &mut self.parts[number].body {
+                        shown.push(entry);
+                    }
+                }
+            }
+        }
+    }
+
+    fn path(&self, number: usize) -> Path {
+        let mut steps = Vec::new();
+        let mut part = &self.parts[number];
+        while let Some((outer, step)) = &part.place {
+            steps.push(step.clone());
+            part = &self.parts[*outer];
+        }
+        let before = self.at.segments().iter().cloned();
+        before.chain(steps.into_iter().rev()).collect()
+    }
+
+    fn finish(&self, root: &Shown<'v>, budget: &Budget) -> Fitted {
+        let mut cuts = Vec::new();
+        let value = self.build(root, &mut cuts);
+        let by_items_alone = match (root, cuts.as_slice()) {
+            (Shown::Part(root), [Cut::Items { .. }]) => !self.parts[*root].body.can_grow(),
+            _ => false,
+        };
+        if !by_items_alone && !cuts.is_empty() {
+            let whole = Cut::Bytes {
+                path: self.at.clone(),
+                limit: budget.max_bytes as u64,
+                mode: Mode::Preview,
+            };
+            cuts.insert(0, whole);
+        }
+        Fitted { value, cuts }
+    }
+
+    fn build(&self, shown: &Shown<'v>, cuts: &mut Vec<Cut>) -> Value {
+        let number = match shown {
+            Shown::Whole(value) => return (*value).clone(),
+            Shown::Part(number) => *number,
+        };
+        let part = &self.parts[number];
+        if !part.body.complete() {
+            cuts.push(self.cut(number));
+        }
+        match &part.body {
+            Body::Text {
+                text, shown_bytes, ..
+            } => Value::from(&text[..*shown_bytes]),
+            Body::List { shown, .. } => shown.iter().map(|item| self.build(item, cuts)).collect(),
+            Body::Object { entries, shown } => entries
+                .keys()
+                .zip(shown)
+                .map(|(name, entry)| (name.clone(), self.build(entry, cuts)))
+                .collect(),
+        }
+    }
+
+    fn cut(&self, number: usize) -> Cut {
+        let body = &self.parts[number].body;
+        let path = self.path(number);
+        let original = body.original() as u64;
+        match body {
+            Body::Text { shown_chars, .. } => Cut::Chars {
+                path,
+                limit: *shown_chars as u64,
+                returned: *shown_chars as u64,
+                original,
+            },
+            Body::List { shown, .. } | Body::Object { shown, .. } => Cut::Items {
+                path,
+                limit: shown.len() as u64,
+                returned: shown.len() as u64,
+                original,
+            },
+        }
+    }
+}
+
+/// Whether a text is shown whole or not at all.
+fn is_atom(text: &str) -> bool {
+    text.chars().nth(limits::ATOM_CHARS).is_none() || is_handle(text)
+}

@@ -1,0 +1,710 @@
+//! Reading a part of any document: where ([`Path`]), and how much ([`Range`]).
+
+use std::ops::ControlFlow;
+
+use crate::budget::limits;
+use crate::cursor::{Position, Unit};
+use crate::document::{Document, Mark, Part, Unescaped, find_char, take_chars};
+use crate::path::Segment;
+use crate::scan::{Kind, Node, select};
+use crate::search::Search;
+use crate::text::json_string_bytes;
+use crate::window::{Extent, Window, around_match, at_offset, of_lines};
+use crate::{Error, Path, Result};
+
+/// What to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector {
+    /// Where. The root is the document's own text; a path needs JSON.
+    pub path: Path,
+    /// How much of it.
+    pub range: Range,
+}
+
+/// Which part of what is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Range {
+    /// A number of code points from an offset.
+    Chars {
+        /// Code points to pass over.
+        offset_chars: u64,
+        /// Code points to read.
+        limit_chars: u64,
+    },
+    /// Lines, counted from 1, both ends included.
+    Lines {
+        /// The first.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+    /// Whole items of what the path leads to, as many as fit.
+    Items {
+        /// Items to pass over.
+        first: u64,
+        /// Code points to read.
+        limit_chars: u64,
+    },
+    /// A number of code points of one of the items, which is too long to be shown whole.
+    Item {
+        /// Items before it.
+        index: u64,
+        /// Code points to pass over.
+        offset_chars: u64,
+        /// Code points to read.
+        limit_chars: u64,
+    },
+    /// The surroundings of a text's first occurrence, whatever its case.
+    Match {
+        /// The text.
+        q: String,
+        /// Code points before it.
+        before_chars: u64,
+        /// Code points after it.
+        after_chars: u64,
+    },
+    /// The places where a regular expression matches.
+    Pattern {
+        /// The expression.
+        pattern: String,
+        /// Code points to pass over.
+        offset_chars: u64,
+    },
+}
+
+impl Selector {
+    /// From the beginning, as much as is usual.
+    pub fn start() -> Self {
+        Self::chars(0, limits::WINDOW_CHARS)
+    }
+
+    /// A window of the document's own text.
+    pub fn chars(offset_chars: u64, limit_chars: u64) -> Self {
+        Self {
+            path: Path::root(),
+            range: Range::Chars {
+                offset_chars,
+                limit_chars,
+            },
+        }
+    }
+}
+
+/// One place where a regular expression matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where the match begins.
+    pub start_chars: u64,
+    /// Where it ends.
+    pub end_chars: u64,
+    /// Its line, counted from 1.
+    pub line: u64,
+    /// What stands around it on that line.
+    pub text: String,
+}
+
+/// One of the items that a path leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Among {
+    /// The path to all of them.
+    pub path: Path,
+    /// Items before this one.
+    pub index: u64,
+    /// Items there are.
+    pub original: u64,
+}
+
+/// What a selector leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// A part of a text.
+    Text {
+        /// The text's place, with every slice resolved.
+        path: Path,
+        /// The part.
+        window: Window,
+        /// Which of several items it belongs to, where it is one.
+        among: Option<Among>,
+    },
+    /// Whole values, as one JSON array or object.
+    Items {
+        /// What was asked.
+        path: Path,
+        /// The values, each with the bytes it has in the document.
+        text: String,
+        /// Values passed over before the first one.
+        first: u64,
+        /// Values in `text`.
+        returned: u64,
+        /// Values the path leads to.
+        original: u64,
+        /// Where to go on.
+        next: Option<Position>,
+    },
+    /// Places where a regular expression matched.
+    Hits {
+        /// What was searched.
+        path: Path,
+        /// The places.
+        hits: Vec<Found>,
+        /// Where to go on.
+        next: Option<Position>,
+    },
+}
+
+/// Reads what `selector` names. The text of the reading takes at most `max_bytes` inside a JSON string.
+pub fn read<D: Document + ?Sized>(
+    doc: &D,
+    selector: &Selector,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    let Selector { path, range } = selector;
+    if path.segments().is_empty() && !matches!(range, Range::Items { .. }) {
+        return read_text(doc, path, range, max_bytes);
+    }
+    if path.is_plural() {
+        return read_items(doc, path, range, max_bytes);
+    }
+    let node = first(doc, path)?;
+    if let (Kind::Array | Kind::Object, Range::Items { first, limit_chars }) = (node.kind, range) {
+        let inside = path.then(Segment::Slice(0, None));
+        let range = Range::Items {
+            first: *first,
+            limit_chars: *limit_chars,
+        };
+        return read_items(doc, &inside, &range, max_bytes);
+    }
+    read_node(doc, &node, range, max_bytes)
+}
+
+impl Position {
+    /// What a cursor that holds this position goes on to read.
+    pub fn selector(&self) -> Result<Selector> {
+        let (path, rest) = match self.scope.split_once('\0') {
+            Some((path, rest)) => (path, Some(rest)),
+            None => (self.scope.as_str(), None),
+        };
+        let range = match (self.unit, rest) {
+            (Unit::Chars, None) => Range::Chars {
+                offset_chars: self.offset,
+                limit_chars: self.limit_chars,
+            },
+            (Unit::Chars, Some(index)) => Range::Item {
+                index: index.parse().map_err(|_| Error::CursorInvalid)?,
+                offset_chars: self.offset,
+                limit_chars: self.limit_chars,
+            },
+            (Unit::Items, None) => Range::Items {
+                first: self.offset,
+                limit_chars: self.limit_chars,
+            },
+            (Unit::Hits, Some(pattern)) => Range::Pattern {
+                pattern: pattern.to_owned(),
+                offset_chars: self.offset,
+            },
+            _ => return Err(Error::CursorInvalid),
+        };
+        let path = path.parse().map_err(|_| Error::CursorInvalid)?;
+        Ok(Selector { path, range })
+    }
+
+    fn items(path: &Path, first: u64, limit_chars: u64) -> Self {
+        Self {
+            unit: Unit::Items,
+            offset: first,
+            limit_chars,
+            scope: path.to_string(),
+        }
+    }
+}
+
+impl Reading {
+    /// Where reading goes on behind this, in the document's order.
+    pub fn next(&self) -> Option<Position> {
+        match self {
+            Self::Text { window, among, .. } => {
+                let inside = window.next_offset().map(|offset| self.at_chars(offset));
+                inside.flatten().or_else(|| {
+                    let Among {
+                        path,
+                        index,
+                        original,
+                    } = among.as_ref()?;
+                    let behind = index + 1;
+                    (behind < *original).then(|| Position::items(path, behind, window.limit_chars))
+                })
+            }
+            Self::Items { next, .. } | Self::Hits { next, .. } => next.clone(),
+        }
+    }
+
+    /// Where the part before this one begins.
+    pub fn previous(&self) -> Option<Position> {
+        match self {
+            Self::Text { window, .. } => self.at_chars(window.previous_offset()?),
+            Self::Items { .. } | Self::Hits { .. } => None,
+        }
+    }
+
+    /// Another offset in the same text.
+    fn at_chars(&self, offset: u64) -> Option<Position> {
+        let Self::Text {
+            path,
+            window,
+            among,
+        } = self
+        else {
+            return None;
+        };
+        let scope = match among {
+            Some(Among { path, index, .. }) => format!("{path}\0{index}"),
+            None => path.to_string(),
+        };
+        Some(Position {
+            unit: Unit::Chars,
+            offset,
+            limit_chars: window.limit_chars,
+            scope,
+        })
+    }
+}
+
+/// The one value at a path.
+fn first<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> {
+    let mut found = None;
+    select(doc, path, |node| {
+        found = Some(node);
+        ControlFlow::Break(())
+    })?;
+    found.ok_or_else(|| Error::PathAbsent(path.to_string()).into())
+}
+
+/// A string is read as the text it means, everything else as the text it is.
+fn read_node<D: Document + ?Sized>(
+    doc: &D,
+    node: &Node,
+    range: &Range,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    let span = node.span.clone();
+    if node.kind == Kind::String {
+        let text = Unescaped::new(doc, span.start + 1..span.end - 1)?;
+        read_text(&text, &node.path, range, max_bytes)
+    } else {
+        let part = Part::new(doc, span)?;
+        read_text(&part, &node.path, range, max_bytes)
+    }
+}
+
+fn read_text<D: Document + ?Sized>(
+    doc: &D,
+    path: &Path,
+    range: &Range,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    let most = |limit_chars| Extent::new(limit_chars, max_bytes);
+    let window = match range {
+        Range::Chars {
+            offset_chars,
+            limit_chars,
+        }
+        | Range::Item {
+            offset_chars,
+            limit_chars,
+            ..
+        } => at_offset(doc, *offset_chars, most(*limit_chars)?)?,
+        // A text is one item.
+        Range::Items { limit_chars, .. } => at_offset(doc, 0, most(*limit_chars)?)?,
+        Range::Lines { first, last } => {
+            of_lines(doc, *first, *last, most(limits::WINDOW_CHARS_MAX)?)?
+        }
+        Range::Match {
+            q,
+            before_chars,
+            after_chars,
+        } => around_match(
+            doc,
+            &Search::text(q)?,
+            *before_chars,
+            *after_chars,
+            max_bytes,
+        )?,
+        Range::Pattern {
+            pattern,
+            offset_chars,
+        } => return read_hits(doc, path, pattern, *offset_chars, max_bytes),
+    };
+    Ok(Reading::Text {
+        path: path.clone(),
+        window,
+        among: None,
+    })
+}
+
+fn read_hits<D: Document + ?Sized>(
+    doc: &D,
+    path: &Path,
+    pattern: &str,
+    offset_chars: u64,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    doc.len_chars().ok_or(Error::NotText)?;
+    let search = Search::pattern(pattern)?;
+    let from = find_char(doc, offset_chars)?;
+    let mut marks = Vec::new();
+    search.each(doc, from, |hit| {
+        marks.push(hit);
+        marks.len() <= limits::HITS
+    })?;
+
+    let mut hits = Vec::new();
+    let mut next = None;
+    let mut room = max_bytes;
+    for hit in marks {
+        let text = line_around(doc, hit.start, hit.end_chars)?;
+        // A line of numbers and brackets comes with each hit, however it is rendered.
+        let bytes = json_string_bytes(&text) + HIT_OVERHEAD_BYTES;
+        if hits.len() == limits::HITS || bytes > room {
+            next = Some(Position {
+                unit: Unit::Hits,
+                offset: hit.start.chars,
+                limit_chars: limits::WINDOW_CHARS,
+                scope: format!("{path}\0{pattern}"),
+            });
+            break;
+        }
+        room -= bytes;
+        hits.push(Found {
+            start_chars: hit.start.chars,
+            end_chars: hit.end_chars,
+            line: hit.start.lines + 1,
+            text,
+        });
+    }
+    if hits.is_empty() {
+        return Err(match next {
+            Some(_) => Error::BudgetTooSmall { max_bytes },
+            None => Error::MatchAbsent,
+        }
+        .into());
+    }
+    Ok(Reading::Hits {
+        path: path.clone(),
+        hits,
+        next,
+    })
+}
+
+const HIT_OVERHEAD_BYTES: usize = 128;
+
+/// What stands on the line of a hit, a little to either side of it.
+fn line_around<D: Document + ?Sized>(
+    doc: &D,
+    start: Mark,
+    end_chars: u64,
+) -> Result<String, D::Error> {
+    let context = limits::HIT_CONTEXT_CHARS;
+    let from = find_char(doc, start.chars.saturating_sub(context))?;
+    let before = take_chars(doc, from, start.chars - from.chars)?;
+    let shown = (end_chars - start.chars).min(context) + context;
+    let after = take_chars(doc, start, shown)?;
+    let before = before.rsplit('\n').next().unwrap_or_default();
+    // The match itself may span lines; the line it begins on is the one shown.
+    let after = after.split('\n').next().unwrap_or_default();
+    Ok(format!("{before}{after}"))
+}
+
+fn read_items<D: Document + ?Sized>(
+    doc: &D,
+    path: &Path,
+    range: &Range,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    let (first, limit_chars) = match range {
+        Range::Items { first, limit_chars } => (*first, *limit_chars),
+        Range::Item {
+            index, limit_chars, ..
+        } => (*index, *limit_chars),
+        Range::Chars {
+            offset_chars: 0,
+            limit_chars,
+        } => (0, *limit_chars),
+        _ => {
+            let why = "a path that leads to several places takes no other selector";
+            return Err(Error::WindowInvalid(why).into());
+        }
+    };
+    let mut items = Items::new(Extent::new(limit_chars, max_bytes)?);
+    // The item that is to be read as text: asked for, or too long to be shown whole.
+    let mut long = None;
+    let mut full = false;
+    let mut failed = None;
+    let mut original = 0;
+    select(doc, path, |node| {
+        if original >= first && !full {
+            let fits = match range {
+                Range::Item { .. } => Ok(false),
+                _ => items.add(doc, &node),
+            };
+            match fits {
+                Ok(fits) => full = !fits,
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            if full && items.returned == 0 {
+                long = Some(node);
+            }
+        }
+        original += 1;
+        ControlFlow::Continue(())
+    })?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if let Some(node) = long {
+        let offset_chars = match range {
+            Range::Item { offset_chars, .. } => *offset_chars,
+            _ => 0,
+        };
+        let range = Range::Chars {
+            offset_chars,
+            limit_chars,
+        };
+        let mut reading = read_node(doc, &node, &range, max_bytes)?;
+        if let Reading::Text { among, .. } = &mut reading {
+            *among = Some(Among {
+                path: path.clone(),
+                index: first,
+                original,
+            });
+        }
+        return Ok(reading);
+    }
+    if original == 0 && !ends_in_slice(path) {
+        return Err(Error::PathAbsent(path.to_string()).into());
+    }
+    let end = first + items.returned;
+    Ok(Reading::Items {
+        next: (end < original).then(|| Position::items(path, end, limit_chars)),
+        path: path.clone(),
+        first,
+        returned: items.returned,
+        original,
+        text: items.finish(),
+    })
+}
+
+/// `rows[10:]` of ten rows is an empty answer; `rows[*].nope` is a wrong question.
+fn ends_in_slice(path: &Path) -> bool {
+    matches!(path.segments().last(), Some(Segment::Slice(..)))
+}
+
+/// Whole values, put together as long as they fit.
+struct Items {
+    text: String,
+    named: bool,
+    chars: u64,
+    bytes: usize,
+    returned: u64,
+    extent: Extent,
+}
+
+impl Items {
+    fn new(extent: Extent) -> Self {
+        Self {
+            text: String::new(),
+            named: false,
+            // The brackets.
+            chars: 2,
+            bytes: 2,
+            returned: 0,
+            extent,
+        }
+    }
+
+    /// Adds a value and says yes, or leaves everything as it was and says no.
+    fn add<D: Document + ?Sized>(&mut self, doc: &D, node: &Node) -> Result<bool, D::Error> {
+        let room = self.extent.limit_chars.saturating_sub(self.chars);
+        let length = node.span.end - node.span.start;
+        // A code point has four bytes at most, so this is settled without reading.
+        if length > room.saturating_mul(4) {
+            return Ok(false);
+        }
+        let part = Part::new(doc, node.span.clone())?;
+        let mut value = match &node.name {
+            Some(name) => format!("{}:", serde_json::Value::from(name.as_str())),
+            None => String::new(),
+        };
+        value.push_str(&take_chars(&part, Mark::default(), u64::MAX)?);
+        let separator = u64::from(self.returned > 0);
+        let chars = value.chars().count() as u64 + separator;
+        let bytes = json_string_bytes(&value) - 2 + usize::from(self.returned > 0);
+        if chars > room || self.bytes + bytes > self.extent.max_bytes {
+            return Ok(false);
+        }
+        if self.returned == 0 {
+            self.named = node.name.is_some();
+        } else {
+            self.text.push(',');
+        }
+        self.text.push_str(&value);
+        self.chars += chars;
+        self.bytes += bytes;
+        self.returned += 1;
+        Ok(true)
+    }
+
+    fn finish(self) -> String {
+        if self.named {
+            format!("{{{}}}", self.text)
+        } else {
+            format!("[{}]", self.text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(reading: Reading) -> String {
+        match reading {
+            Reading::Text { window, .. } => window.text,
+            Reading::Items { text, .. } => text,
+            Reading::Hits { hits, .. } => hits
+                .iter()
+                .map(|hit| hit.text.as_str())
+                .collect::<Vec<_>>()
+                .join("|"),
+        }
+    }
+
+    fn select(doc: &str, path: &str, range: Range) -> Result<Reading> {
+        let path = path.parse().expect(path);
+        read(doc, &Selector { path, range }, 50_000)
+    }
+
+    fn chars(offset_chars: u64, limit_chars: u64) -> Range {
+        Range::Chars {
+            offset_chars,
+            limit_chars,
+        }
+    }
+
+    #[test]
+    fn a_string_is_read_as_the_text_it_means() {
+        let doc = r#"{"body":"line\n\ud83e\udd80 two","n":[1, 2]}"#;
+        assert_eq!(
+            text(select(doc, "body", chars(5, 3)).unwrap()),
+            "\u{1F980} t"
+        );
+        assert_eq!(text(select(doc, "n", chars(0, 99)).unwrap()), "[1, 2]");
+        assert_eq!(text(select(doc, "n[*]", chars(0, 99)).unwrap()), "[1,2]");
+    }
+
+    #[test]
+    fn entries_of_an_object_keep_their_names() {
+        let doc = r#"{"a": 1, "b": {"c": 2}, "d\"": 3}"#;
+        let reading = select(doc, "[1:]", chars(0, 99)).unwrap();
+        assert_eq!(text(reading), r#"{"b":{"c": 2},"d\"":3}"#);
+    }
+
+    #[test]
+    fn items_go_on_where_they_stopped_and_long_ones_become_text() {
+        let doc = r#"[11,22,"a very long text indeed",33]"#;
+        let mut selector = Selector {
+            path: "[*]".parse().unwrap(),
+            range: Range::Items {
+                first: 0,
+                limit_chars: 8,
+            },
+        };
+        let mut seen = Vec::new();
+        loop {
+            let reading = read(doc, &selector, 50_000).unwrap();
+            let next = reading.next();
+            seen.push(text(reading));
+            let Some(position) = next else { break };
+            selector = position.selector().unwrap();
+        }
+        assert_eq!(seen, ["[11,22]", "a very l", "ong text", " indeed", "[33]"]);
+    }
+
+    #[test]
+    fn lines_count_from_one() {
+        let doc = "one\ntwo\nthree\n";
+        let lines = |first, last| text(select(doc, "", Range::Lines { first, last }).unwrap());
+        assert_eq!(lines(1, 1), "one\n");
+        assert_eq!(lines(2, 3), "two\nthree\n");
+        assert_eq!(lines(3, 99), "three\n");
+        assert_eq!(lines(9, 9), "");
+        assert!(select(doc, "", Range::Lines { first: 0, last: 1 }).is_err());
+    }
+
+    #[test]
+    fn matches_are_shown_with_their_surroundings() {
+        let doc = format!("{}needle{}", "a".repeat(5_000), "b".repeat(5_000));
+        let range = Range::Match {
+            q: "NEEDLE".to_owned(),
+            before_chars: 3,
+            after_chars: 2,
+        };
+        match select(&doc, "", range).unwrap() {
+            Reading::Text { window, .. } => {
+                assert_eq!(window.text, "aaaneedlebb");
+                assert_eq!(window.found, Some((5_000, 5_006)));
+                assert_eq!(window.start_chars, 4_997);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_pattern_lists_places_and_goes_on() {
+        let rows: Vec<String> = (0..50).map(|n| format!("row {n} ok\n")).collect();
+        let doc = rows.concat();
+        let mut range = Range::Pattern {
+            pattern: "^row \\d+".to_owned(),
+            offset_chars: 0,
+        };
+        let mut lines = Vec::new();
+        loop {
+            match select(&doc, "", range).unwrap() {
+                Reading::Hits { hits, next, .. } => {
+                    lines.extend(hits.iter().map(|hit| (hit.line, hit.text.clone())));
+                    let Some(next) = next else { break };
+                    range = next.selector().unwrap().range;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(lines.len(), 50);
+        assert_eq!(lines[49], (50, "row 49 ok".to_owned()));
+    }
+
+    #[test]
+    fn binary_is_never_inlined() {
+        let doc: &[u8] = &[0xff, 0xfe, 0x00];
+        for range in [
+            chars(0, 10),
+            Range::Lines { first: 1, last: 2 },
+            Range::Match {
+                q: "x".to_owned(),
+                before_chars: 0,
+                after_chars: 0,
+            },
+            Range::Pattern {
+                pattern: "x".to_owned(),
+                offset_chars: 0,
+            },
+        ] {
+            let selector = Selector {
+                path: Path::root(),
+                range,
+            };
+            assert_eq!(read(doc, &selector, 1_000), Err(Error::NotText));
+        }
+    }
+}

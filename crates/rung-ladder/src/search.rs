@@ -1,0 +1,213 @@
+//! Finding a text or a regular expression in a document of any size.
+//!
+//! A buffer slides over the document with an overlap, so memory is bounded and a match is found whole as
+//! long as it is no longer than the overlap. Context before the buffer's search start is kept, so that
+//! `\b` and `^` look at real text and not at a border of ours.
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::budget::limits;
+use crate::document::{Document, Mark, advance};
+use crate::text::{chars_in, is_char_start};
+use crate::{Error, Result};
+
+/// Something to look for.
+pub(crate) struct Search(Regex);
+
+/// A place where it is.
+pub(crate) struct Hit {
+    /// Its beginning.
+    pub(crate) start: Mark,
+    /// Its end, in code points.
+    pub(crate) end_chars: u64,
+}
+
+/// Enough for the one character that a word or line boundary looks back at.
+const CONTEXT_BYTES: usize = 4;
+
+impl Search {
+    /// A text, whatever its case.
+    pub(crate) fn text(q: &str) -> Result<Self> {
+        if q.is_empty() {
+            return Err(Error::WindowInvalid("q is empty"));
+        }
+        Self::build(q, &regex::escape(q), true)
+    }
+
+    /// A regular expression; `^` and `$` stand for the ends of a line.
+    pub(crate) fn pattern(pattern: &str) -> Result<Self> {
+        Self::build(pattern, pattern, false)
+    }
+
+    fn build(given: &str, pattern: &str, any_case: bool) -> Result<Self> {
+        if given.chars().count() > limits::PATTERN_CHARS {
+            return Err(Error::PatternInvalid("it is too long".to_owned()));
+        }
+        RegexBuilder::new(pattern)
+            .case_insensitive(any_case)
+            .multi_line(true)
+            .size_limit(limits::PATTERN_BYTES)
+            .dfa_size_limit(limits::PATTERN_BYTES)
+            .build()
+            .map(Self)
+            .map_err(|error| Error::PatternInvalid(last_line(&error.to_string())))
+    }
+
+    /// The first occurrence.
+    pub(crate) fn first<D: Document + ?Sized>(&self, doc: &D) -> Result<Option<Hit>, D::Error> {
+        let mut found = None;
+        self.each(doc, Mark::default(), |hit| {
+            found = Some(hit);
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Shows `visit` every occurrence from `from` on, until it says no.
+    pub(crate) fn each<D: Document + ?Sized>(
+        &self,
+        doc: &D,
+        from: Mark,
+        mut visit: impl FnMut(Hit) -> bool,
+    ) -> Result<(), D::Error> {
+        let mut base = from;
+        let mut buffer = Vec::new();
+        let mut at = 0;
+        loop {
+            let more = fill(doc, base.bytes, &mut buffer)?;
+            match self.0.find_at(&buffer, at).map(|found| found.range()) {
+                // It may go on behind the buffer's end: look again with its start in front.
+                Some(found)
+                    if more
+                        && found.start > CONTEXT_BYTES
+                        && found.end + limits::MATCH_BYTES > buffer.len() =>
+                {
+                    at = slide(&mut base, &mut buffer, found.start);
+                }
+                Some(found) => {
+                    let start = advance(base, &buffer[..found.start]);
+                    let end_chars = start.chars + chars_in(&buffer[found.clone()]);
+                    if !visit(Hit { start, end_chars }) {
+                        return Ok(());
+                    }
+                    at = if found.is_empty() {
+                        next_char(&buffer, found.end)
+                    } else {
+                        found.end
+                    };
+                    if at > buffer.len() {
+                        return Ok(());
+                    }
+                }
+                None if more => {
+                    let keep = buffer.len().saturating_sub(limits::MATCH_BYTES).max(at);
+                    let keep = next_char(&buffer, keep - 1);
+                    at = slide(&mut base, &mut buffer, keep);
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Fills the buffer that begins at `base`; says whether the document goes on behind it.
+fn fill<D: Document + ?Sized>(doc: &D, base: u64, buffer: &mut Vec<u8>) -> Result<bool, D::Error> {
+    while buffer.len() < limits::SEARCH_BYTES {
+        let piece = doc.piece(base + buffer.len() as u64)?;
+        if piece.is_empty() {
+            return Ok(false);
+        }
+        let wanted = (limits::SEARCH_BYTES - buffer.len()).min(piece.len());
+        buffer.extend_from_slice(&piece[..wanted]);
+    }
+    Ok(base + (buffer.len() as u64) < doc.len_bytes())
+}
+
+/// Drops what lies before `to`, save a little context; says where `to` is now.
+fn slide(base: &mut Mark, buffer: &mut Vec<u8>, to: usize) -> usize {
+    let mut start = to.saturating_sub(CONTEXT_BYTES);
+    while start < to && !is_char_start(buffer[start]) {
+        start += 1;
+    }
+    *base = advance(*base, &buffer[..start]);
+    buffer.drain(..start);
+    to - start
+}
+
+/// The first character boundary behind `at`.
+fn next_char(buffer: &[u8], at: usize) -> usize {
+    let rest = buffer.get(at + 1..).unwrap_or_default();
+    at + 1
+        + rest
+            .iter()
+            .take_while(|byte| !is_char_start(**byte))
+            .count()
+}
+
+/// The regex crate draws the pattern over several lines; the last one says what is wrong.
+fn last_line(message: &str) -> String {
+    let line = message.lines().last().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hits(search: &Search, text: &str) -> Vec<(u64, u64, u64)> {
+        let mut hits = Vec::new();
+        search
+            .each(text, Mark::default(), |hit| {
+                hits.push((hit.start.chars, hit.end_chars, hit.start.lines));
+                true
+            })
+            .unwrap();
+        hits
+    }
+
+    #[test]
+    fn text_is_found_whatever_its_case() {
+        let search = Search::text("STRASSE.").unwrap();
+        assert_eq!(hits(&search, "x\né strasse. strasse"), [(4, 12, 1)]);
+        let folded = Search::text("ÉTÉ").unwrap();
+        assert_eq!(hits(&folded, "l'été"), [(2, 5, 0)]);
+    }
+
+    #[test]
+    fn hits_are_the_same_wherever_the_buffer_ends() {
+        // Long enough for several slides, with hits on the borders and boundaries that look back.
+        let unit = "é needle haystack_needle\n";
+        let text = unit.repeat(40_000);
+        let search = Search::pattern(r"(?:^|\b)needle\b").unwrap();
+        let found = hits(&search, &text);
+        assert_eq!(found.len(), 40_000);
+        let per_line = unit.chars().count() as u64;
+        for (line, hit) in found.iter().enumerate() {
+            let start = line as u64 * per_line + 2;
+            assert_eq!(*hit, (start, start + 6, line as u64));
+        }
+    }
+
+    #[test]
+    fn empty_matches_end() {
+        let search = Search::pattern("x*").unwrap();
+        assert_eq!(hits(&search, "éx").len(), 3);
+        assert_eq!(hits(&search, "").len(), 1);
+    }
+
+    #[test]
+    fn bad_patterns_say_why() {
+        for pattern in [
+            "(",
+            r"(?=x)",
+            r"\1",
+            "a{1000}{1000}{1000}",
+            &"x".repeat(2_000),
+        ] {
+            assert!(matches!(
+                Search::pattern(pattern),
+                Err(Error::PatternInvalid(_))
+            ));
+        }
+    }
+}

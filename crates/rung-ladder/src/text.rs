@@ -1,0 +1,58 @@
+//! Cutting prose, and what text costs once it is inside JSON.
+
+use crate::handle::outside_handle;
+
+/// Bytes of `text` as a JSON string, quotes included.
+pub fn json_string_bytes(text: &str) -> usize {
+    2 + text.len() + text.bytes().map(extra_bytes).sum::<usize>()
+}
+
+/// What escaping adds to one byte, as `serde_json` writes it.
+fn extra_bytes(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0x00..=0x1f => 5,
+        _ => 0,
+    }
+}
+
+/// The longest beginning of `text` that has at most `max_chars` code points and, as part of a JSON
+/// string, at most `max_bytes` bytes.
+pub(crate) fn prefix(text: &str, max_chars: usize, max_bytes: usize) -> &str {
+    let mut bytes = 0;
+    for (count, (at, char)) in text.char_indices().enumerate() {
+        bytes += match char.len_utf8() {
+            1 => 1 + extra_bytes(text.as_bytes()[at]),
+            longer => longer,
+        };
+        if count == max_chars || bytes > max_bytes {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// The longest beginning of `text` that costs at most `max_bytes` inside a JSON string and cuts neither
+/// a character nor a handle.
+pub fn head(text: &str, max_bytes: usize) -> &str {
+    let cut = prefix(text, usize::MAX, max_bytes);
+    &text[..outside_handle(text, cut.len())]
+}
+
+/// The code points of `bytes` that begin in it; exact for any slice of UTF-8.
+pub(crate) fn chars_in(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .map(|byte| u64::from(is_char_start(*byte)))
+        .sum()
+}
+
+/// Whether a code point begins at this byte of UTF-8.
+pub(crate) fn is_char_start(byte: u8) -> bool {
+    byte & 0b1100_0000 != 0b1000_0000
+}
+
+/// The line breaks in `bytes`.
+pub(crate) fn lines_in(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}

@@ -1,0 +1,149 @@
+//! Windows of text, in code points.
+
+use crate::budget::limits;
+use crate::document::{Document, find_char, find_line, take_chars};
+use crate::search::Search;
+use crate::text::prefix;
+use crate::{Error, Result};
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The part itself.
+    pub text: String,
+    /// Code points before it.
+    pub start_chars: u64,
+    /// Code points up to its end.
+    pub end_chars: u64,
+    /// The most it was allowed to hold.
+    pub limit_chars: u64,
+    /// Code points of the whole text.
+    pub size_chars: u64,
+    /// The code points of what was searched for, where the window was made around it.
+    pub found: Option<(u64, u64)>,
+}
+
+impl Window {
+    /// Whether this is the whole text, not merely its last part.
+    pub fn complete(&self) -> bool {
+        self.start_chars == 0 && self.end_chars == self.size_chars
+    }
+
+    /// Where the window after this one begins.
+    pub fn next_offset(&self) -> Option<u64> {
+        (self.end_chars < self.size_chars).then_some(self.end_chars)
+    }
+
+    /// Where the window before this one begins.
+    pub fn previous_offset(&self) -> Option<u64> {
+        (self.start_chars > 0).then(|| self.start_chars.saturating_sub(self.limit_chars))
+    }
+}
+
+/// How large a window may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) limit_chars: u64,
+    /// Bytes of the window's text once it stands in a JSON string.
+    pub(crate) max_bytes: usize,
+}
+
+impl Extent {
+    pub(crate) fn new(limit_chars: u64, max_bytes: usize) -> Result<Self> {
+        if !(1..=limits::WINDOW_CHARS_MAX).contains(&limit_chars) {
+            return Err(Error::WindowInvalid("limit_chars is out of range"));
+        }
+        Ok(Self {
+            limit_chars,
+            max_bytes,
+        })
+    }
+}
+
+/// The window that begins at `offset_chars`. Past the end it is empty.
+pub(crate) fn at_offset<D: Document + ?Sized>(
+    doc: &D,
+    offset_chars: u64,
+    extent: Extent,
+) -> Result<Window, D::Error> {
+    let size_chars = doc.len_chars().ok_or(Error::NotText)?;
+    let start_chars = offset_chars.min(size_chars);
+    let mark = find_char(doc, start_chars)?;
+    let mut text = take_chars(doc, mark, extent.limit_chars)?;
+    let mut shown_chars = text.chars().count();
+    let fitting = prefix(&text, usize::MAX, extent.max_bytes);
+    if fitting.len() < text.len() {
+        shown_chars = fitting.chars().count();
+        text.truncate(fitting.len());
+        if shown_chars == 0 {
+            return Err(Error::BudgetTooSmall {
+                max_bytes: extent.max_bytes,
+            }
+            .into());
+        }
+    }
+    Ok(Window {
+        end_chars: start_chars + shown_chars as u64,
+        text,
+        start_chars,
+        limit_chars: extent.limit_chars,
+        size_chars,
+        found: None,
+    })
+}
+
+/// The window of the lines from `first` to `last`, counted from 1, both included.
+pub(crate) fn of_lines<D: Document + ?Sized>(
+    doc: &D,
+    first: u64,
+    last: u64,
+    extent: Extent,
+) -> Result<Window, D::Error> {
+    if first == 0 || last < first {
+        return Err(Error::WindowInvalid("lines count from 1, and the first comes first").into());
+    }
+    doc.len_chars().ok_or(Error::NotText)?;
+    let from = find_line(doc, first - 1)?;
+    let to = find_line(doc, last)?;
+    let wanted = (to.chars - from.chars).min(extent.limit_chars);
+    let mut window = at_offset(
+        doc,
+        from.chars,
+        Extent {
+            limit_chars: wanted.max(1),
+            ..extent
+        },
+    )?;
+    if wanted == 0 {
+        window.text.clear();
+        window.end_chars = window.start_chars;
+    }
+    window.limit_chars = extent.limit_chars;
+    Ok(window)
+}
+
+/// The window around the first occurrence of what `search` looks for.
+pub(crate) fn around_match<D: Document + ?Sized>(
+    doc: &D,
+    search: &Search,
+    before_chars: u64,
+    after_chars: u64,
+    max_bytes: usize,
+) -> Result<Window, D::Error> {
+    if before_chars.max(after_chars) > limits::CONTEXT_CHARS_MAX {
+        return Err(Error::WindowInvalid("before_chars or after_chars is out of range").into());
+    }
+    doc.len_chars().ok_or(Error::NotText)?;
+    let hit = search.first(doc)?.ok_or(Error::MatchAbsent)?;
+    let start = hit.start.chars.saturating_sub(before_chars);
+    let length = (hit.end_chars - start)
+        .saturating_add(after_chars)
+        .min(limits::WINDOW_CHARS_MAX);
+    let mut window = at_offset(doc, start, Extent::new(length.max(1), max_bytes)?)?;
+    // Where the bytes do not last up to the match, the match is what was asked for.
+    if window.end_chars < hit.end_chars && hit.start.chars > start {
+        window = at_offset(doc, hit.start.chars, Extent::new(length.max(1), max_bytes)?)?;
+    }
+    window.found = Some((hit.start.chars, hit.end_chars));
+    Ok(window)
+}
