@@ -1,1 +1,18 @@
+//! The store: LMDB under the data folder, and the results that are kept there.
 //!
+//! Owns: the data folder ([`Home`]), the key-value [`Store`] with its growth, its format version and its
+//! place among other processes, and the [`ResultStore`] upon it. Refuses to know: Datalog, search, tools.
+//! No other crate names the storage engine.
+//!
+//! The laws it keeps: what was acknowledged is on disk; a crash leaves the old state or the new one; and
+//! a result is read by whoever stored it, under the same grant, or it is not there.
+
+mod error;
+mod home;
+mod results;
+mod store;
+
+pub use error::{Error, Result};
+pub use home::Home;
+pub use results::{Incoming, Kept, Limits, ResultStore, Stored, Summary};
+pub use store::{Options, Store};

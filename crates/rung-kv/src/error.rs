@@ -1,0 +1,118 @@
+//! What can go wrong with a store.
+
+use std::io;
+use std::path::PathBuf;
+
+use rung_fault::{Code, Coded};
+
+/// [`std::result::Result`] with this crate's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the store did not do it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such result for this caller under this grant: never was, expired, or somebody else's.
+    #[error("no result has this handle")]
+    ResultAbsent,
+    /// A single result that is larger than everything the caller may keep.
+    #[error("the result is larger than the {max_bytes} bytes that may be kept for one caller")]
+    ResultTooLarge {
+        /// What may be kept.
+        max_bytes: u64,
+    },
+    /// A result that came in so slowly that its parts were swept away.
+    #[error("the result took too long to come in and was given up")]
+    ResultAbandoned,
+    /// No room on the disk.
+    #[error("the disk is full; nothing was stored")]
+    DiskFull,
+    /// The folder holds a format that is not ours to read.
+    #[error("the data folder has format {found}; this program reads format {supported}")]
+    Format {
+        /// What is there.
+        found: u32,
+        /// What we read.
+        supported: u32,
+    },
+    /// The folder is open in this process already.
+    #[error("the data folder is open in this process already")]
+    Open,
+    /// A file or folder could not be used.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The engine failed.
+    #[error("the storage engine failed: {0}")]
+    Engine(heed::Error),
+    /// A row does not look as we write it.
+    #[error("the store holds a {0} that cannot be read")]
+    Corrupt(&'static str),
+    /// What comes in could not be read from its source.
+    #[error("the result could not be read from its source: {0}")]
+    Source(io::Error),
+    /// The system gave no randomness.
+    #[error("the system has no randomness to give")]
+    NoRandomness,
+    /// The reading itself was refused.
+    #[error(transparent)]
+    Ladder(#[from] rung_ladder::Error),
+}
+
+impl Coded for Error {
+    fn code(&self) -> Code {
+        match self {
+            Self::ResultAbsent => Code::NotFound,
+            Self::ResultTooLarge { .. } => Code::ResultTooLarge,
+            Self::ResultAbandoned => Code::DeadlineExceeded,
+            Self::DiskFull => Code::StoreFull,
+            Self::Format { .. } => Code::StoreFormat,
+            Self::Open => Code::StoreBusy,
+            Self::File { .. } | Self::Engine(_) | Self::Corrupt(_) => Code::StoreBroken,
+            Self::Source(_) => Code::Internal,
+            Self::NoRandomness => Code::Internal,
+            Self::Ladder(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::ResultAbsent => Some(
+                "results expire; repeat the call that gave the handle to get a new one".to_owned(),
+            ),
+            Self::ResultTooLarge { .. } => {
+                Some("ask for less at once, or raise results.max_bytes".to_owned())
+            }
+            Self::DiskFull => Some("free some space in the data folder, then try again".to_owned()),
+            Self::Format { .. } => Some(
+                "use the version of rung that wrote it, or another folder with RUNG_HOME"
+                    .to_owned(),
+            ),
+            Self::Ladder(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+impl From<heed::Error> for Error {
+    fn from(error: heed::Error) -> Self {
+        let errno = match &error {
+            heed::Error::Io(error) => error.raw_os_error(),
+            heed::Error::Mdb(heed::MdbError::Other(errno)) => Some(*errno),
+            heed::Error::EnvAlreadyOpened => return Self::Open,
+            _ => None,
+        };
+        match errno.map(|errno| io::Error::from_raw_os_error(errno).kind()) {
+            Some(
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge,
+            ) => Self::DiskFull,
+            _ => Self::Engine(error),
+        }
+    }
+}

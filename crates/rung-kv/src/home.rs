@@ -1,0 +1,151 @@
+//! The data folder: one place for everything we keep, readable by its owner alone.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rung_ladder::CursorKey;
+
+use crate::{Error, Result};
+
+/// The data folder.
+#[derive(Debug, Clone)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// The folder at `path`, made if it is missing.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let home = Self(path.into());
+        make_private_folder(&home.0)?;
+        Ok(home)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the key-value store lies in it.
+    pub fn store(&self) -> Result<PathBuf> {
+        let path = self.0.join("store");
+        make_private_folder(&path)?;
+        Ok(path)
+    }
+
+    /// The key that makes cursors ours. Made on first use, and the same for every process on the folder.
+    pub fn cursor_key(&self) -> Result<CursorKey> {
+        let path = self.0.join("cursor.key");
+        if let Some(key) = read_key(&path)? {
+            return Ok(key);
+        }
+        // Written aside and linked into place: whoever comes first wins, and nobody sees half a key.
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(|_| Error::NoRandomness)?;
+        let mut name = [0; 8];
+        getrandom::fill(&mut name).map_err(|_| Error::NoRandomness)?;
+        let aside = self.0.join(format!(
+            "cursor.key.{}",
+            data_encoding::HEXLOWER.encode(&name)
+        ));
+        write_private(&aside, &bytes).map_err(at(&aside))?;
+        let linked = fs::hard_link(&aside, &path);
+        fs::remove_file(&aside).map_err(at(&aside))?;
+        match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(at(&path)(error)),
+            _ => read_key(&path)?.ok_or(Error::Corrupt("cursor key")),
+        }
+    }
+}
+
+fn read_key(path: &Path) -> Result<Option<CursorKey>> {
+    match fs::read(path) {
+        Ok(bytes) => match bytes.try_into() {
+            Ok(bytes) => Ok(Some(CursorKey::new(bytes))),
+            Err(_) => Err(Error::Corrupt("cursor key")),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(at(path)(error)),
+    }
+}
+
+fn make_private_folder(path: &Path) -> Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(at(path))
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
+    |source| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
+        _ => Error::File {
+            path: path.to_owned(),
+            source,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rung_ladder::{Binding, Position, Unit};
+
+    #[test]
+    fn the_key_is_made_once_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(dir.path().join("deep/er")).unwrap();
+        let binding = Binding {
+            subject: "s",
+            field: "",
+            digest: "d",
+            grant: "g",
+        };
+        let position = Position {
+            unit: Unit::Chars,
+            offset: 1,
+            limit_chars: 2,
+            scope: String::new(),
+        };
+        let keys: Vec<CursorKey> = std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| home.cursor_key().unwrap()))
+                .collect();
+            makers
+                .into_iter()
+                .map(|maker| maker.join().unwrap())
+                .collect()
+        });
+        let cursor = keys[0].seal(&binding, &position);
+        for key in &keys {
+            assert_eq!(key.open(cursor.as_str(), &binding), Ok(position.clone()));
+        }
+        let files: Vec<_> = fs::read_dir(home.path()).unwrap().collect();
+        assert_eq!(files.len(), 1, "nothing is left aside");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(&home.path().join("cursor.key")), 0o600);
+            assert_eq!(mode(home.path()), 0o700);
+        }
+    }
+
+    #[test]
+    fn a_damaged_key_is_reported_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(dir.path()).unwrap();
+        fs::write(dir.path().join("cursor.key"), b"short").unwrap();
+        assert!(matches!(home.cursor_key(), Err(Error::Corrupt(_))));
+    }
+}

@@ -1,0 +1,149 @@
+//! The rows of the result store, down to the byte.
+//!
+//! | table | key | value |
+//! | --- | --- | --- |
+//! | `results` | caller 16, grant 8, handle 16 | a [`Record`] as JSON |
+//! | `chunks` | body 8, number 4 | code points before 8, line breaks before 8, up to [`CHUNK_BYTES`] bytes |
+//! | `expiry` | expiry 8, key 40 | |
+//! | `queue` | caller 16, expiry 8, grant 8, handle 16 | |
+//! | `usage` | caller 16 | bytes 8 |
+//! | `pending` | body 8 | last heard of 8 |
+//!
+//! Numbers are big-endian, so rows stand in their order. Callers and grants are the beginnings of the
+//! SHA-256 of their names: fixed in length, and nothing to read in a stolen file's keys.
+
+use rung_auth::Permit;
+use rung_ladder::Handle;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Summary;
+use crate::{Error, Result};
+
+/// Code points and line breaks before a chunk.
+pub(super) const CHUNK_HEADER_BYTES: usize = 16;
+/// With its header and the engine's own 16 bytes, a chunk fills sixteen pages exactly.
+pub(super) const CHUNK_BYTES: usize = 65_536 - 16 - CHUNK_HEADER_BYTES;
+
+const CALLER: usize = 16;
+const GRANT: usize = 8;
+const OWNER: usize = CALLER + GRANT;
+const KEY: usize = OWNER + 16;
+
+/// Whose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Owner([u8; OWNER]);
+
+impl Owner {
+    pub(super) fn of(permit: &Permit) -> Self {
+        let mut bytes = [0; OWNER];
+        let hash = |name: &str| Sha256::digest(name.as_bytes());
+        bytes[..CALLER].copy_from_slice(&hash(permit.caller().as_str())[..CALLER]);
+        bytes[CALLER..].copy_from_slice(&hash(permit.grant().as_str())[..GRANT]);
+        Self(bytes)
+    }
+
+    pub(super) fn caller(&self) -> &[u8] {
+        &self.0[..CALLER]
+    }
+
+    pub(super) fn key(&self, handle: &Handle) -> Key {
+        let mut bytes = [0; KEY];
+        bytes[..OWNER].copy_from_slice(&self.0);
+        bytes[OWNER..].copy_from_slice(handle.bits());
+        Key(bytes)
+    }
+}
+
+/// The key of a row of `results`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key([u8; KEY]);
+
+impl Key {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn caller(&self) -> &[u8] {
+        &self.0[..CALLER]
+    }
+
+    pub(super) fn belongs_to(&self, owner: &Owner) -> bool {
+        self.0[..OWNER] == owner.0
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        Handle::from_bits(*self.0.last_chunk().expect("a key ends in a handle"))
+    }
+
+    pub(super) fn expiry_row(&self, expires_ms: u64) -> Vec<u8> {
+        [expires_ms.to_be_bytes().as_slice(), &self.0].concat()
+    }
+
+    pub(super) fn expiring(row: &[u8]) -> Result<(u64, Self)> {
+        let (expires_ms, key) = row.split_at_checked(8).ok_or(Error::Corrupt("expiry"))?;
+        let key = key.try_into().map_err(|_| Error::Corrupt("expiry"))?;
+        Ok((number(expires_ms)?, Self(key)))
+    }
+
+    pub(super) fn queue_row(&self, expires_ms: u64) -> Vec<u8> {
+        let (caller, rest) = self.0.split_at(CALLER);
+        [caller, &expires_ms.to_be_bytes(), rest].concat()
+    }
+
+    pub(super) fn queued(row: &[u8]) -> Result<Self> {
+        if row.len() != KEY + 8 {
+            return Err(Error::Corrupt("queue"));
+        }
+        let mut key = [0; KEY];
+        key[..CALLER].copy_from_slice(&row[..CALLER]);
+        key[CALLER..].copy_from_slice(&row[CALLER + 8..]);
+        Ok(Self(key))
+    }
+}
+
+pub(super) fn chunk_key(body: u64, number: u32) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&body.to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// A number as a row holds it.
+pub(super) fn number(row: &[u8]) -> Result<u64> {
+    let bytes = row.try_into().map_err(|_| Error::Corrupt("number"))?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+/// A finished result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) body: u64,
+    pub(super) content_type: String,
+    pub(super) bytes: u64,
+    pub(super) chars: Option<u64>,
+    pub(super) digest: String,
+    pub(super) created_ms: u64,
+    pub(super) expires_ms: u64,
+}
+
+impl Record {
+    pub(super) fn to_row(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|_| Error::Corrupt("record"))
+    }
+
+    pub(super) fn from_row(row: &[u8]) -> Result<Self> {
+        serde_json::from_slice(row).map_err(|_| Error::Corrupt("record"))
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            content_type: self.content_type.clone(),
+            bytes: self.bytes,
+            chars: self.chars,
+            digest: self.digest.clone(),
+            created_ms: self.created_ms,
+            expires_ms: self.expires_ms,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! LMDB, as the rest of this crate wants it: transactions as closures, growth and other processes out of
+//! sight.
+
+use std::path::Path;
+
+use heed::types::Bytes;
+use heed::{CommitOrAbort, Env, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls};
+use parking_lot::RwLock;
+
+use crate::{Error, Result};
+
+/// A table of plain bytes.
+pub(crate) type Table = heed::Database<'static, Bytes, Bytes>;
+
+/// The format of the folder. It changes with any change of a table's meaning.
+const FORMAT: u32 = 1;
+const FORMAT_KEY: &[u8] = b"format";
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Address space to begin with. It is doubled whenever it runs out.
+    pub map_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            map_bytes: 256 << 20,
+        }
+    }
+}
+
+/// The key-value store of one data folder.
+#[derive(Debug)]
+pub struct Store {
+    env: Env<WithoutTls>,
+    /// Held for reading by every transaction, and for writing while the map is resized: the engine
+    /// forbids a resize under a running transaction.
+    gate: RwLock<()>,
+    pub(crate) tables: Tables,
+}
+
+/// The tables there are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tables {
+    /// What concerns the folder as a whole.
+    pub(crate) meta: Table,
+    /// Caller, grant, handle → summary.
+    pub(crate) results: Table,
+    /// Body, number → piece.
+    pub(crate) chunks: Table,
+    /// Expiry, row of `results` → nothing.
+    pub(crate) expiry: Table,
+    /// Caller, expiry, row of `results` → nothing.
+    pub(crate) queue: Table,
+    /// Caller → bytes kept.
+    pub(crate) usage: Table,
+    /// Body that is coming in → when it was last heard of.
+    pub(crate) pending: Table,
+}
+
+impl Store {
+    /// Opens the store in `folder`, or makes it. Several processes may have it open at once.
+    pub fn open(folder: &Path, options: Options) -> Result<Self> {
+        let mut builder = EnvOpenOptions::new().read_txn_without_tls();
+        builder
+            .map_size(options.map_bytes)
+            .max_dbs(16)
+            .max_readers(512);
+        // SAFETY: the files are changed by this engine alone, under its own lock file; the folder is
+        // private to its owner, and no flag that weakens locking or durability is set.
+        let env = unsafe { builder.open(folder) }?;
+        // Readers of processes that were killed would pin old pages for ever.
+        env.clear_stale_readers()?;
+        let gate = RwLock::new(());
+        let tables = retrying(&env, &gate, || {
+            let txn = env.write_txn()?;
+            let opened = env.create_databases_and_commit(txn, |opener, txn| {
+                let mut table = |name| opener.create_database::<Bytes, Bytes>(txn, Some(name));
+                let tables = [
+                    table("meta")?,
+                    table("results")?,
+                    table("chunks")?,
+                    table("expiry")?,
+                    table("queue")?,
+                    table("usage")?,
+                    table("pending")?,
+                ];
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
+            })?;
+            let [meta, results, chunks, expiry, queue, usage, pending] = opened.unwrap_commit();
+            Ok(Tables {
+                meta,
+                results,
+                chunks,
+                expiry,
+                queue,
+                usage,
+                pending,
+            })
+        })?;
+        let store = Self { env, gate, tables };
+        store.write(|txn| store.check_format(txn))?;
+        Ok(store)
+    }
+
+    /// Runs `f` on a snapshot.
+    pub(crate) fn read<T>(&self, mut f: impl FnMut(&RoTxn<'_>) -> Result<T>) -> Result<T> {
+        retrying(&self.env, &self.gate, || {
+            let txn = self.env.read_txn()?;
+            f(&txn)
+        })
+    }
+
+    /// Runs `f` in a transaction that is on disk when this returns.
+    ///
+    /// `f` may run again from the start, on a larger map; what it did before is undone by then.
+    pub(crate) fn write<T>(&self, mut f: impl FnMut(&mut RwTxn<'_>) -> Result<T>) -> Result<T> {
+        retrying(&self.env, &self.gate, || {
+            let mut txn = self.env.write_txn()?;
+            let value = f(&mut txn)?;
+            txn.commit()?;
+            Ok(value)
+        })
+    }
+
+    fn check_format(&self, txn: &mut RwTxn<'_>) -> Result<()> {
+        let meta = self.tables.meta;
+        match meta.get(txn, FORMAT_KEY)? {
+            None => Ok(meta.put(txn, FORMAT_KEY, &FORMAT.to_be_bytes())?),
+            Some(bytes) => {
+                let bytes = bytes.try_into().map_err(|_| Error::Corrupt("format"))?;
+                let found = u32::from_be_bytes(bytes);
+                if found == FORMAT {
+                    Ok(())
+                } else {
+                    Err(Error::Format {
+                        found,
+                        supported: FORMAT,
+                    })
+                }
+            }
+        }
+    }
+}
+
+/// Runs `f`, resizing the map for as long as that is what stops it.
+fn retrying<T>(
+    env: &Env<WithoutTls>,
+    gate: &RwLock<()>,
+    mut f: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    loop {
+        let (error, map_bytes) = {
+            let _running = gate.read();
+            match f() {
+                Err(Error::Engine(error)) => (error, env.info().map_size),
+                other => return other,
+            }
+        };
+        let new_bytes = match error {
+            heed::Error::Mdb(MdbError::MapFull) => map_bytes.saturating_mul(2),
+            // Another process has grown it: zero adopts its size.
+            heed::Error::Mdb(MdbError::MapResized) => 0,
+            other => return Err(Error::Engine(other)),
+        };
+        let _alone = gate.write();
+        // While we waited for the gate another thread may have done it.
+        if env.info().map_size == map_bytes {
+            // SAFETY: every transaction of this process runs under the gate, which we hold alone.
+            unsafe { env.resize(new_bytes) }?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_format_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let meta = store.tables.meta;
+        let newer = 7_u32.to_be_bytes();
+        store
+            .write(|txn| Ok(meta.put(txn, FORMAT_KEY, &newer)?))
+            .unwrap();
+        drop(store);
+        let error = Store::open(dir.path(), Options::default()).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Format {
+                    found: 7,
+                    supported: 1
+                }
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_folder_is_opened_once_per_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        assert!(matches!(
+            Store::open(dir.path(), Options::default()),
+            Err(Error::Open)
+        ));
+        drop(store);
+        Store::open(dir.path(), Options::default()).unwrap();
+    }
+
+    #[test]
+    fn the_map_grows_under_writers_and_readers() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(
+            dir.path(),
+            Options {
+                map_bytes: 256 << 10,
+            },
+        )
+        .unwrap();
+        let chunks = store.tables.chunks;
+        std::thread::scope(|scope| {
+            for writer in 0..4_u8 {
+                let store = &store;
+                scope.spawn(move || {
+                    for n in 0..40_u8 {
+                        let value = vec![n; 30_000];
+                        store
+                            .write(|txn| Ok(chunks.put(txn, &[writer, n], &value)?))
+                            .unwrap();
+                        let back = store
+                            .read(|txn| Ok(chunks.get(txn, &[writer, n])?.map(<[u8]>::to_vec)))
+                            .unwrap();
+                        assert_eq!(back, Some(value));
+                    }
+                });
+            }
+        });
+        assert_eq!(store.read(|txn| Ok(chunks.len(txn)?)).unwrap(), 160);
+    }
+}
