@@ -160,8 +160,9 @@ fn pdpp_type(http_status: u16) -> &'static str {
     }
 }
 
-impl<E: Coded> From<&E> for Fault {
-    fn from(error: &E) -> Self {
+/// `Fault` itself is not [`Coded`]: it is where errors end, not one of them.
+impl<E: Coded> From<E> for Fault {
+    fn from(error: E) -> Self {
         let mut fault = Self::new(error.code(), error.to_string());
         fault.hint = error.hint().map(Cow::Owned);
         fault

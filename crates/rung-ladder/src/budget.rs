@@ -5,8 +5,20 @@
 pub struct Budget {
     /// Bytes of the whole serialised reply.
     pub max_bytes: usize,
-    /// Items of the reply's main collection, where its face has such a cap.
+    /// Items of each collection at the top of the reply, where its face has such a cap.
     pub max_items: Option<usize>,
+    /// Where the bytes are counted.
+    pub measure: Measure,
+}
+
+/// Where JSON will stand, which decides what it costs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Measure {
+    /// As itself.
+    #[default]
+    Bare,
+    /// Inside a JSON string, as the text of a content block, where every quote costs another byte.
+    Quoted,
 }
 
 impl Budget {
@@ -15,6 +27,7 @@ impl Budget {
         Self {
             max_bytes,
             max_items: None,
+            measure: Measure::Bare,
         }
     }
 

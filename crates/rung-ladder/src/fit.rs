@@ -18,8 +18,7 @@ use crate::budget::limits;
 use crate::cut::Mode;
 use crate::handle::{is_handle, outside_handle};
 use crate::path::Segment;
-use crate::text::json_string_bytes;
-use crate::{Budget, Cut, Error, Path, Result};
+use crate::{Budget, Cut, Error, Measure, Path, Result};
 
 /// A value that fits, and what it took.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,20 +29,29 @@ pub struct Fitted {
     pub cuts: Vec<Cut>,
 }
 
-/// Bytes of `value` as compact JSON.
-pub fn json_bytes(value: &impl serde::Serialize) -> usize {
-    json_bytes_within(value, usize::MAX).expect("what serialises, serialises into a counter")
+/// Bytes of `value` as compact JSON, where `measure` says.
+pub fn json_bytes(value: &impl serde::Serialize, measure: Measure) -> usize {
+    json_bytes_within(value, measure, usize::MAX)
+        .expect("what serialises, serialises into a counter")
 }
 
 /// Bytes of `value` as compact JSON, unless they are more than `max_bytes`.
-fn json_bytes_within(value: &impl serde::Serialize, max_bytes: usize) -> Option<usize> {
+fn json_bytes_within(
+    value: &impl serde::Serialize,
+    measure: Measure,
+    max_bytes: usize,
+) -> Option<usize> {
     struct Counter {
         bytes: usize,
+        measure: Measure,
         max: usize,
     }
     impl io::Write for Counter {
         fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
             self.bytes += buffer.len();
+            if self.measure == Measure::Quoted {
+                self.bytes += memchr::memchr2_iter(b'"', b'\\', buffer).count();
+            }
             if self.bytes > self.max {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
@@ -55,6 +63,7 @@ fn json_bytes_within(value: &impl serde::Serialize, max_bytes: usize) -> Option<
     }
     let mut counter = Counter {
         bytes: 0,
+        measure,
         max: max_bytes,
     };
     serde_json::to_writer(&mut counter, value).ok()?;
@@ -65,15 +74,23 @@ fn json_bytes_within(value: &impl serde::Serialize, max_bytes: usize) -> Option<
 ///
 /// `at` is where the value stands in the document that the caller keeps, and where its records point.
 pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
-    let items = value.as_array().map_or(0, Vec::len);
     let max_items = budget.max_items.unwrap_or(usize::MAX);
-    if items <= max_items && json_bytes_within(value, budget.max_bytes).is_some() {
+    let few_items = match value {
+        Value::Array(items) => items.len() <= max_items,
+        Value::Object(entries) => entries.values().all(|entry| {
+            entry
+                .as_array()
+                .is_none_or(|items| items.len() <= max_items)
+        }),
+        _ => true,
+    };
+    if few_items && json_bytes_within(value, budget.measure, budget.max_bytes).is_some() {
         return Ok(Fitted {
             value: value.clone(),
             cuts: Vec::new(),
         });
     }
-    let mut preview = Preview::new(at, max_items);
+    let mut preview = Preview::new(at, max_items, budget.measure);
     if let Some(root) = preview.grow(value, budget.max_bytes) {
         return Ok(preview.finish(&root, budget));
     }
@@ -85,7 +102,7 @@ pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
             mode: Mode::Omitted,
         }],
     };
-    if json_bytes(&omitted.value) + json_bytes(&omitted.cuts) > budget.max_bytes {
+    if json_bytes(&(&omitted.value, &omitted.cuts), budget.measure) > budget.max_bytes {
         return Err(Error::BudgetTooSmall {
             max_bytes: budget.max_bytes,
         });
@@ -187,6 +204,7 @@ impl Body<'_> {
 struct Preview<'v, 'p> {
     at: &'p Path,
     max_items: usize,
+    measure: Measure,
     parts: Vec<Part<'v>>,
     /// The parts that still have something to show, in the order in which they will.
     growing: VecDeque<usize>,
@@ -196,21 +214,23 @@ struct Preview<'v, 'p> {
     record_bytes: usize,
 }
 
-/// `[{"kind":"bytes","path":"…","limit":…,"mode":"preview"}]` without its path, the limit at its longest.
-const LIST_BYTES: usize = 2 + 43 + 20;
-/// `{"kind":"items","path":"…","limit":…,"returned":…,"original":…},` without path and numbers.
-const RECORD_BYTES: usize = 60;
-
 impl<'v, 'p> Preview<'v, 'p> {
-    fn new(at: &'p Path, max_items: usize) -> Self {
-        let path_bytes = json_string_bytes(&at.to_string());
+    fn new(at: &'p Path, max_items: usize, measure: Measure) -> Self {
+        // Numbers in records are charged at their longest, so that what a step costs does not depend on
+        // how far the preview has got.
+        let whole = [Cut::Bytes {
+            path: at.clone(),
+            limit: u64::MAX,
+            mode: Mode::Preview,
+        }];
         Self {
             at,
             max_items,
+            measure,
             parts: Vec::new(),
             growing: VecDeque::new(),
             shown_bytes: 0,
-            record_bytes: LIST_BYTES + path_bytes,
+            record_bytes: json_bytes(&whole, measure),
         }
     }
 
@@ -271,7 +291,7 @@ impl<'v, 'p> Preview<'v, 'p> {
     ) -> Shown<'v> {
         let body = match value {
             Value::String(text) if !is_atom(text) => {
-                self.shown_bytes += 2;
+                self.shown_bytes += json_bytes(&"", self.measure);
                 Body::Text {
                     text,
                     chunks: 0,
@@ -285,9 +305,9 @@ impl<'v, 'p> Preview<'v, 'p> {
                 Body::List {
                     items,
                     shown: Vec::new(),
-                    most: match place {
-                        None => items.len().min(self.max_items),
-                        Some(_) => items.len(),
+                    most: match depth {
+                        0 | 1 => items.len().min(self.max_items),
+                        _ => items.len(),
                     },
                 }
             }
@@ -299,7 +319,7 @@ impl<'v, 'p> Preview<'v, 'p> {
                 }
             }
             whole => {
-                self.shown_bytes += json_bytes(whole);
+                self.shown_bytes += json_bytes(whole, self.measure);
                 return Shown::Whole(whole);
             }
         };
@@ -315,9 +335,15 @@ impl<'v, 'p> Preview<'v, 'p> {
             self.extend(number, level, units);
         }
         if !self.parts[number].body.complete() {
-            let path_bytes = json_string_bytes(&self.path(number).to_string());
-            let digits = self.parts[number].body.original().to_string().len();
-            let record_bytes = RECORD_BYTES + path_bytes + 3 * digits;
+            let original = self.parts[number].body.original() as u64;
+            let record = Cut::Items {
+                path: self.path(number),
+                limit: original,
+                returned: original,
+                original,
+            };
+            // And its comma.
+            let record_bytes = json_bytes(&record, self.measure) + 1;
             self.parts[number].record_bytes = record_bytes;
             self.record_bytes += record_bytes;
             if depth < limits::PREVIEW_DEPTH && self.parts[number].body.can_grow() {
@@ -349,7 +375,8 @@ impl<'v, 'p> Preview<'v, 'p> {
                 let added = &text[*shown_bytes..to];
                 *shown_bytes = to;
                 *shown_chars += added.chars().count();
-                self.shown_bytes += json_string_bytes(added) - 2;
+                self.shown_bytes +=
+                    json_bytes(&added, self.measure) - json_bytes(&"", self.measure);
             }
             Body::List { items, shown, most } => {
                 let items = *items;
@@ -373,7 +400,7 @@ impl<'v, 'p> Preview<'v, 'p> {
                     .take(units * limits::OBJECT_ENTRIES);
                 for (at, (name, value)) in group.enumerate() {
                     let comma = usize::from(from + at > 0);
-                    self.shown_bytes += json_string_bytes(name) + 1 + comma;
+                    self.shown_bytes += json_bytes(name, self.measure) + 1 + comma;
                     let place = Some((number, Segment::Name(name.clone())));
                     let entry = self.reveal(value, place, depth, level);
                     if let Body::Object { shown, .. } = &mut self.parts[number].body {
@@ -397,12 +424,10 @@ impl<'v, 'p> Preview<'v, 'p> {
 
     fn finish(&self, root: &Shown<'v>, budget: &Budget) -> Fitted {
         let mut cuts = Vec::new();
-        let value = self.build(root, &mut cuts);
-        let by_items_alone = match (root, cuts.as_slice()) {
-            (Shown::Part(root), [Cut::Items { .. }]) => !self.parts[*root].body.can_grow(),
-            _ => false,
-        };
-        if !by_items_alone && !cuts.is_empty() {
+        let mut capped = true;
+        let value = self.build(root, &mut cuts, &mut capped);
+        // Where the cap on items did it all, the bytes were not the reason.
+        if !capped {
             let whole = Cut::Bytes {
                 path: self.at.clone(),
                 limit: budget.max_bytes as u64,
@@ -413,7 +438,7 @@ impl<'v, 'p> Preview<'v, 'p> {
         Fitted { value, cuts }
     }
 
-    fn build(&self, shown: &Shown<'v>, cuts: &mut Vec<Cut>) -> Value {
+    fn build(&self, shown: &Shown<'v>, cuts: &mut Vec<Cut>, capped: &mut bool) -> Value {
         let number = match shown {
             Shown::Whole(value) => return (*value).clone(),
             Shown::Part(number) => *number,
@@ -421,16 +446,20 @@ impl<'v, 'p> Preview<'v, 'p> {
         let part = &self.parts[number];
         if !part.body.complete() {
             cuts.push(self.cut(number));
+            *capped &= !part.body.can_grow();
         }
         match &part.body {
             Body::Text {
                 text, shown_bytes, ..
             } => Value::from(&text[..*shown_bytes]),
-            Body::List { shown, .. } => shown.iter().map(|item| self.build(item, cuts)).collect(),
+            Body::List { shown, .. } => shown
+                .iter()
+                .map(|item| self.build(item, cuts, capped))
+                .collect(),
             Body::Object { entries, shown } => entries
                 .keys()
                 .zip(shown)
-                .map(|(name, entry)| (name.clone(), self.build(entry, cuts)))
+                .map(|(name, entry)| (name.clone(), self.build(entry, cuts, capped)))
                 .collect(),
         }
     }

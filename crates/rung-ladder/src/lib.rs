@@ -28,7 +28,7 @@ mod search;
 mod text;
 mod window;
 
-pub use budget::{Budget, limits};
+pub use budget::{Budget, Measure, limits};
 pub use cursor::{Binding, Cursor, CursorKey, Position, Unit};
 pub use cut::{Continuation, Cut, Mode};
 pub use document::{Document, Mark, Piece};

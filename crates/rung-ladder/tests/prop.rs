@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use rung_ladder::{
-    Binding, Budget, CursorKey, Cut, Error, Handle, Kind, Path, Range, Reading, Segment, Selector,
-    fit, head, json_bytes, json_string_bytes, limits, read, select,
+    Binding, Budget, CursorKey, Cut, Error, Handle, Kind, Measure, Path, Range, Reading, Segment,
+    Selector, fit, head, json_string_bytes, limits, read, select,
 };
 use serde_json::{Map, Value};
 use std::ops::ControlFlow;
@@ -73,10 +73,21 @@ fn json() -> impl Strategy<Value = Value> {
 fn budget() -> impl Strategy<Value = Budget> {
     let bytes = prop_oneof![0..600_usize, 0..20_000_usize];
     let items = prop_oneof![Just(None), (0..30_usize).prop_map(Some)];
-    (bytes, items).prop_map(|(max_bytes, max_items)| Budget {
+    let measure = prop_oneof![Just(Measure::Bare), Just(Measure::Quoted)];
+    (bytes, items, measure).prop_map(|(max_bytes, max_items, measure)| Budget {
         max_bytes,
         max_items,
+        measure,
     })
+}
+
+/// What is really written, counted the slow way.
+fn written(value: &impl serde::Serialize, measure: Measure) -> usize {
+    let bare = serde_json::to_string(value).unwrap();
+    match measure {
+        Measure::Bare => bare.len(),
+        Measure::Quoted => serde_json::to_string(&bare).unwrap().len() - 2,
+    }
 }
 
 fn root() -> Path {
@@ -291,14 +302,22 @@ proptest! {
     fn reply_never_exceeds_budget(value in json(), budget in budget()) {
         match fit(&value, &root(), &budget) {
             Ok(fitted) if fitted.cuts.is_empty() => {
-                prop_assert!(json_bytes(&fitted.value) <= budget.max_bytes);
+                prop_assert!(written(&fitted.value, budget.measure) <= budget.max_bytes);
                 prop_assert_eq!(fitted.value, value);
             }
             Ok(fitted) => {
-                let bytes = json_bytes(&fitted.value) + json_bytes(&fitted.cuts);
+                let bytes = written(&fitted.value, budget.measure)
+                    + written(&fitted.cuts, budget.measure);
                 prop_assert!(bytes <= budget.max_bytes, "{} > {}", bytes, budget.max_bytes);
-                let items = fitted.value.as_array().map_or(0, Vec::len);
-                prop_assert!(items <= budget.max_items.unwrap_or(usize::MAX));
+                let max_items = budget.max_items.unwrap_or(usize::MAX);
+                let at_the_top = match &fitted.value {
+                    Value::Array(items) => vec![items.len()],
+                    Value::Object(entries) => {
+                        entries.values().filter_map(Value::as_array).map(Vec::len).collect()
+                    }
+                    _ => vec![],
+                };
+                prop_assert!(at_the_top.iter().all(|items| *items <= max_items));
             }
             Err(error) => {
                 let small = matches!(error, Error::BudgetTooSmall { .. });
@@ -461,9 +480,9 @@ proptest! {
         let value = serde_json::json!({"rows": rows, "body": long, "count": 7});
         let budget = Budget::bytes(max_bytes);
         let fitted = fit(&value, &root(), &budget).expect("a thousand bytes hold a skeleton");
-        prop_assert!(json_bytes(&fitted.value) + json_bytes(&fitted.cuts) <= max_bytes);
+        let used = written(&fitted.value, Measure::Bare) + written(&fitted.cuts, Measure::Bare);
+        prop_assert!(used <= max_bytes);
         prop_assert_eq!(&fitted.value["count"], 7, "small members stay");
-        let used = json_bytes(&fitted.value) + json_bytes(&fitted.cuts);
         prop_assert!(used * 2 > max_bytes, "only {used} of {max_bytes} bytes are used");
 
         let larger = fit(&value, &root(), &Budget::bytes(max_bytes * 2)).unwrap();
