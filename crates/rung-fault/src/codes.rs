@@ -176,6 +176,8 @@ codes! {
         "The call did not finish before its deadline.";
     StoreBusy "store_busy" Busy 503 Later:
         "The store could not be opened or locked just now.";
+    SourceFailed "source_failed" Upstream 502 Later:
+        "What was to be stored could not be read from where it comes from.";
     InvalidSchema "invalid_schema" Upstream 502 No:
         "A tool's published schema cannot be used: not valid, too large, or too costly to check.";
     // ourselves

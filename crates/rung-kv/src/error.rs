@@ -73,7 +73,7 @@ impl Coded for Error {
             Self::Format { .. } => Code::StoreFormat,
             Self::Open => Code::StoreBusy,
             Self::File { .. } | Self::Engine(_) | Self::Corrupt(_) => Code::StoreBroken,
-            Self::Source(_) => Code::Internal,
+            Self::Source(_) => Code::SourceFailed,
             Self::NoRandomness => Code::Internal,
             Self::Ladder(error) => error.code(),
         }

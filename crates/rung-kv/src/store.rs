@@ -16,6 +16,10 @@ pub(crate) type Table = heed::Database<'static, Bytes, Bytes>;
 const FORMAT: u32 = 1;
 const FORMAT_KEY: &[u8] = b"format";
 
+/// Less than one piece of a result: a disk with no more than this has no room for another.
+#[cfg(unix)]
+const FULL_DISK_BYTES: u64 = 128 << 10;
+
 /// How a store is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -117,12 +121,35 @@ impl Store {
     ///
     /// `f` may run again from the start, on a larger map; what it did before is undone by then.
     pub(crate) fn write<T>(&self, mut f: impl FnMut(&mut RwTxn<'_>) -> Result<T>) -> Result<T> {
-        retrying(&self.env, &self.gate, || {
+        let written = retrying(&self.env, &self.gate, || {
             let mut txn = self.env.write_txn()?;
             let value = f(&mut txn)?;
             txn.commit()?;
             Ok(value)
-        })
+        });
+        match written {
+            Err(Error::Engine(error)) if self.disk_is_full(&error) => Err(Error::DiskFull),
+            other => other,
+        }
+    }
+
+    /// A write that got only part of its bytes onto a full disk is reported by the engine as a plain I/O
+    /// error; the disk itself knows better.
+    #[cfg(unix)]
+    fn disk_is_full(&self, error: &heed::Error) -> bool {
+        let io = match error {
+            heed::Error::Io(error) => error.raw_os_error(),
+            heed::Error::Mdb(MdbError::Other(errno)) => Some(*errno),
+            _ => None,
+        };
+        io == Some(rustix::io::Errno::IO.raw_os_error())
+            && rustix::fs::statvfs(self.env.path())
+                .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < FULL_DISK_BYTES)
+    }
+
+    #[cfg(not(unix))]
+    fn disk_is_full(&self, _error: &heed::Error) -> bool {
+        false
     }
 
     fn check_format(&self, txn: &mut RwTxn<'_>) -> Result<()> {

@@ -263,7 +263,7 @@ impl Reading {
         Some(Position {
             unit: Unit::Chars,
             offset,
-            limit_chars: window.limit_chars,
+            limit_chars: window.step_chars(),
             scope,
         })
     }

@@ -36,7 +36,16 @@ impl Window {
 
     /// Where the window before this one begins.
     pub fn previous_offset(&self) -> Option<u64> {
-        (self.start_chars > 0).then(|| self.start_chars.saturating_sub(self.limit_chars))
+        (self.start_chars > 0).then(|| self.start_chars.saturating_sub(self.step_chars()))
+    }
+
+    /// How much a neighbour of this window holds: as much as this one may, but around a match, where the
+    /// context set the size, as much as is usual.
+    pub(crate) fn step_chars(&self) -> u64 {
+        match self.found {
+            None => self.limit_chars,
+            Some(_) => limits::WINDOW_CHARS,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ const BINDING: Binding<'static> = Binding {
 
 /// The long run asks for more cases by a factor.
 fn config(cases: u32) -> ProptestConfig {
-    let asked = std::env::var("RUNG_PROP_FACTOR")
+    let asked = std::env::var("PROP_FACTOR")
         .ok()
         .and_then(|factor| factor.parse().ok());
     ProptestConfig {

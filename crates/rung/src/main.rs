@@ -1,1 +1,15 @@
-fn main() {}
+//! The `rung` binary: the command line, the settings, and the wiring. Logic lives in the crates below.
+
+mod cli;
+mod commands;
+mod exit;
+mod results;
+mod settings;
+mod tools;
+
+use clap::Parser;
+
+fn main() -> std::process::ExitCode {
+    let cli = cli::Cli::parse();
+    exit::status(commands::run(cli))
+}

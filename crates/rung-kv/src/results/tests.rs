@@ -147,7 +147,7 @@ fn text_that_arrives_in_crumbs_is_still_text() {
 fn results_expire_and_make_room() {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
     let limits = Limits {
-        ttl: Duration::from_secs(60),
+        ttl: Duration::from_mins(1),
         max_bytes: 3_000_000,
     };
     let (_dir, results) = results(limits);

@@ -1,0 +1,264 @@
+//! Judging arguments, and saying what is wrong in words that lead to the right ones.
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use rung_fault::{Code, Detail, Fault};
+use serde_json::Value;
+
+use crate::Schema;
+
+/// Problems named beyond the first.
+const MORE_PROBLEMS: usize = 3;
+/// Characters of a wrong value that are repeated to its sender.
+const VALUE_CHARS: usize = 60;
+
+/// Refuses arguments that `schema` does not accept: path, rule, and what would have been allowed.
+pub(crate) fn check(schema: &Schema, arguments: &Value) -> Result<(), Fault> {
+    let mut errors = schema.errors(arguments)?;
+    let Some(first) = errors.next() else {
+        return Ok(());
+    };
+    let problem = Problem::of(&first, schema.source());
+    let mut message = format!("arguments failed validation: {}", problem.sentence);
+    for error in errors.take(MORE_PROBLEMS) {
+        message.push_str("; ");
+        message.push_str(&Problem::of(&error, schema.source()).sentence);
+    }
+    let mut fault = Fault::new(Code::InvalidArguments, message)
+        .with(Detail::Path, problem.path)
+        .with(Detail::Rule, problem.rule);
+    if let Some(allowed) = problem.allowed {
+        fault = fault.with(Detail::Allowed, allowed);
+    }
+    if let Some(nearest) = problem.nearest {
+        fault = fault
+            .with_hint(format!("did you mean `{nearest}`?"))
+            .with(Detail::Nearest, nearest);
+    }
+    Err(fault)
+}
+
+struct Problem {
+    path: String,
+    rule: String,
+    sentence: String,
+    allowed: Option<Value>,
+    nearest: Option<String>,
+}
+
+impl Problem {
+    fn of(error: &ValidationError<'_>, schema: &Value) -> Self {
+        let path = dotted(error.instance_path().as_str());
+        let value = shortened(error.instance());
+        let mut allowed = None;
+        let mut nearest = None;
+        let what = match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected }
+            | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+                let known = known_names(error, schema);
+                nearest = unexpected.first().and_then(|name| closest(name, &known));
+                allowed = Some(Value::from(known));
+                format!("Unrecognized key {}", quoted_list(unexpected))
+            }
+            ValidationErrorKind::Required { property } => format!("{property} is required"),
+            ValidationErrorKind::Type { kind } => {
+                let types: Vec<String> = match kind {
+                    TypeKind::Single(one) => vec![one.to_string()],
+                    TypeKind::Multiple(several) => several.iter().map(|t| t.to_string()).collect(),
+                };
+                let sentence = format!("{value} is not of type {}", types.join(" or "));
+                allowed = Some(Value::from(types));
+                sentence
+            }
+            ValidationErrorKind::Enum { options } => {
+                allowed = Some(options.as_ref().clone());
+                if let (Some(given), Some(known)) = (error.instance().as_str(), options.as_array())
+                {
+                    let known: Vec<_> = known
+                        .iter()
+                        .filter_map(Value::as_str)
+                        .map(str::to_owned)
+                        .collect();
+                    nearest = closest(given, &known);
+                }
+                format!("{value} is not one of {}", shortened(options))
+            }
+            ValidationErrorKind::Constant { expected_value } => {
+                allowed = Some(Value::Array(vec![expected_value.as_ref().clone()]));
+                format!("{value} is not {}", shortened(expected_value))
+            }
+            ValidationErrorKind::Minimum { limit } => {
+                allowed = Some(limit.clone());
+                format!("{value} is not greater than or equal to {limit}")
+            }
+            ValidationErrorKind::Maximum { limit } => {
+                allowed = Some(limit.clone());
+                format!("{value} is not less than or equal to {limit}")
+            }
+            ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => {
+                format!("{value} fits none of the alternatives")
+            }
+            ValidationErrorKind::OneOfMultipleValid { .. } => {
+                format!("{value} fits more than one of the alternatives")
+            }
+            // The library's own sentence repeats the whole value, which may be anything.
+            other => match schema.pointer(error.schema_path().as_str()) {
+                Some(bound) => format!("{value} breaks {} {}", other.keyword(), shortened(bound)),
+                None => format!("{value} breaks {}", other.keyword()),
+            },
+        };
+        Self {
+            rule: error.kind().keyword().to_owned(),
+            sentence: if path.is_empty() {
+                what
+            } else {
+                format!("{path}: {what}")
+            },
+            path,
+            allowed,
+            nearest,
+        }
+    }
+}
+
+/// The members that the object at fault may have.
+fn known_names(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
+    let at = error.schema_path().as_str();
+    let object = at.rsplit_once('/').map_or("", |(object, _)| object);
+    let properties = schema
+        .pointer(object)
+        .and_then(|object| object.get("properties"));
+    let names = properties
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(|p| p.keys());
+    names.cloned().collect()
+}
+
+fn closest(name: &str, known: &[String]) -> Option<String> {
+    let scored = known
+        .iter()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.8).then(|| best.1.clone())
+}
+
+/// `/filter/created_at/0` as `filter.created_at[0]`.
+fn dotted(pointer: &str) -> String {
+    let mut path = String::new();
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        if step.bytes().all(|b| b.is_ascii_digit()) && !step.is_empty() {
+            path.push('[');
+            path.push_str(&step);
+            path.push(']');
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&step);
+        }
+    }
+    path
+}
+
+fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(VALUE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn quoted_list(names: &[String]) -> String {
+    let quoted: Vec<String> = names
+        .iter()
+        .take(MORE_PROBLEMS)
+        .map(|name| shortened(&Value::from(name.as_str())))
+        .collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rung_fault::Face;
+    use serde_json::json;
+
+    fn fault(arguments: &Value) -> Value {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "stream": {"type": "string", "minLength": 2},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+                "detail": {"enum": ["compact", "full"]},
+                "filter": {"type": "object", "properties": {"at": {"type": "array", "items": {"type": "string"}}}},
+            },
+            "required": ["stream"],
+            "additionalProperties": false,
+        });
+        let schema = Schema::compile(&schema).unwrap();
+        match check(&schema, arguments) {
+            Ok(()) => Value::Null,
+            Err(fault) => fault.body(Face::Rung)["error"].clone(),
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_path_the_rule_and_what_is_allowed() {
+        assert_eq!(fault(&json!({"stream": "messages"})), Value::Null);
+
+        let error = fault(&json!({"stream": "messages", "limit": 500}));
+        assert_eq!(
+            error["message"],
+            "arguments failed validation: limit: 500 is not less than or equal to 100"
+        );
+        assert_eq!(
+            error["details"],
+            json!({"path": "limit", "rule": "maximum", "allowed": 100})
+        );
+
+        let error = fault(&json!({"stream": "messages", "detail": "ful"}));
+        assert_eq!(
+            error["details"],
+            json!({"path": "detail", "rule": "enum", "allowed": ["compact", "full"], "nearest": "full"})
+        );
+
+        let error = fault(&json!({"stream": "messages", "filter": {"at": ["x", 1]}}));
+        assert_eq!(
+            error["details"],
+            json!({"path": "filter.at[1]", "rule": "type", "allowed": ["string"]})
+        );
+
+        let error = fault(&json!({"stream": "m"}));
+        assert_eq!(
+            error["message"],
+            "arguments failed validation: stream: \"m\" breaks minLength 2"
+        );
+    }
+
+    #[test]
+    fn unknown_arguments_are_refused_with_the_nearest_name() {
+        let error = fault(&json!({"stream": "messages", "limt": 5}));
+        assert_eq!(
+            error["message"],
+            "arguments failed validation: Unrecognized key \"limt\""
+        );
+        assert_eq!(error["hint"], "did you mean `limit`?");
+        assert_eq!(
+            error["details"],
+            json!({
+                "path": "", "rule": "additionalProperties",
+                "allowed": ["stream", "limit", "detail", "filter"], "nearest": "limit",
+            })
+        );
+    }
+
+    #[test]
+    fn several_problems_are_named_and_long_values_are_not_repeated() {
+        let error = fault(&json!({"limit": "x".repeat(10_000), "detail": 7}));
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("\"stream\" is required"), "{message}");
+        assert!(message.len() < 400, "{message}");
+    }
+}

@@ -1,0 +1,52 @@
+//! What a tool says of itself.
+
+use std::sync::Arc;
+
+use rung_auth::Access;
+use serde_json::Value;
+
+/// How a tool behaves, for hosts that ask before they let it run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts, as hosts know them"
+)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// What it changes may be lost.
+    pub destructive: bool,
+    /// Doing it twice is doing it once.
+    pub idempotent: bool,
+    /// It reaches beyond what we hold.
+    pub open_world: bool,
+}
+
+impl Hints {
+    /// It reads what we hold.
+    pub const READ: Self = Self {
+        read_only: true,
+        destructive: false,
+        idempotent: true,
+        open_world: false,
+    };
+}
+
+/// A tool, described. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Card {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its name for people.
+    pub title: Arc<str>,
+    /// What it is for.
+    pub description: Arc<str>,
+    /// What it takes, as JSON Schema 2020-12.
+    pub input_schema: Arc<Value>,
+    /// What it gives.
+    pub output_schema: Option<Arc<Value>>,
+    /// How it behaves.
+    pub hints: Hints,
+    /// What a permit must allow for the tool to be there at all.
+    pub access: Access,
+}

@@ -1,0 +1,329 @@
+//! What goes out. One answer, in the three forms that clients read: text, structured, links.
+//!
+//! A text-only client reads the text block, a structured one `structuredContent`, a third follows resource
+//! links. Each must be able to get to all of the answer alone, so where an answer does not fit, each is told
+//! what was cut and where the rest is. Nothing else builds these shapes.
+
+use std::sync::Arc;
+
+use rung_auth::Permit;
+use rung_fault::{Code, Face, Fault};
+use rung_ladder::{Budget, Cut, Handle, Measure, Path, fit, head, json_bytes, json_string_bytes};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::source::Call;
+
+/// The tool that reads what was kept.
+const READ_TOOL: &str = "rung.read";
+/// The most that a text beside structured content takes of a reply that was cut.
+const TEXT_BYTES: usize = 8 << 10;
+/// Set aside in `meta` for everything but the records: handle, next call and their names.
+const META_BYTES: usize = 512;
+/// A path longer than this is left out of the next call, which then begins at the top.
+const NEXT_PATH_BYTES: usize = 120;
+
+/// What a tool gives.
+#[derive(Debug, Clone)]
+pub struct Answer<T> {
+    /// The facts.
+    pub data: T,
+    /// The facts in words, where compact JSON is not the best text for them.
+    pub text: Option<String>,
+    /// Where more of them can be read as resources.
+    pub links: Vec<Link>,
+}
+
+impl<T> From<T> for Answer<T> {
+    fn from(data: T) -> Self {
+        Self {
+            data,
+            text: None,
+            links: Vec::new(),
+        }
+    }
+}
+
+/// A resource that belongs to an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// Its address.
+    pub uri: String,
+    /// What to call it.
+    pub name: String,
+    /// Its media type.
+    #[serde(rename = "mimeType")]
+    pub mime_type: String,
+}
+
+/// Which forms a caller can read. Text always goes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rendering {
+    /// `structuredContent` is sent.
+    pub structured: bool,
+    /// Resource links are sent.
+    pub links: bool,
+}
+
+impl Default for Rendering {
+    fn default() -> Self {
+        Self {
+            structured: true,
+            links: true,
+        }
+    }
+}
+
+/// One block of content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    /// Text for the model.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A resource to be read.
+    ResourceLink(Link),
+}
+
+/// A reply, ready to be sent. Serialised, it is the result of a tool call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reply {
+    /// What every client reads.
+    pub content: Vec<Block>,
+    /// What programs read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Value>,
+    /// Whether the call failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+/// Keeps what was too large for a reply.
+pub trait Keep: Send + Sync + 'static {
+    /// Keeps `body` for the bearer of `permit`. When this returns, it can be read under the handle.
+    fn keep(&self, permit: &Permit, content_type: &str, body: &[u8]) -> Result<Handle, Fault>;
+}
+
+impl Reply {
+    /// The text of the first block.
+    pub fn text(&self) -> &str {
+        match self.content.first() {
+            Some(Block::Text { text }) => text,
+            _ => "",
+        }
+    }
+
+    /// The reply to a call that failed.
+    pub(crate) fn failed(fault: &Fault, face: Face, call: &Call) -> Self {
+        let body = fault.body(face);
+        let text = match face {
+            Face::Rung => {
+                let next = fault.hint().map(|hint| format!("\nNext: {hint}"));
+                let code = fault.code().name();
+                format!("Error {code}: {fault}{}", next.unwrap_or_default())
+            }
+            Face::Pdpp => format!("{:#}", body["error"]),
+            Face::Datalevin => body.to_string(),
+        };
+        let mut reply = Self {
+            content: vec![Block::Text { text }],
+            structured_content: call.rendering.structured.then_some(body),
+            is_error: true,
+        };
+        // A message can repeat what the caller sent, which can be anything.
+        if reply.bytes() > call.budget.max_bytes {
+            reply.structured_content = None;
+            let room = call
+                .budget
+                .max_bytes
+                .saturating_sub(reply.bytes_without_text());
+            let text = head(reply.text(), room).to_owned();
+            reply.content = vec![Block::Text { text }];
+        }
+        reply
+    }
+
+    fn bytes(&self) -> usize {
+        json_bytes(self, Measure::Bare)
+    }
+
+    fn bytes_without_text(&self) -> usize {
+        self.bytes() - json_string_bytes(self.text()) + 2
+    }
+}
+
+/// Makes the reply to an answer: all of it where it fits, else as much as fits and the way to the rest.
+pub(crate) async fn render(
+    answer: Answer<Value>,
+    call: &Call,
+    keep: Arc<dyn Keep>,
+) -> Result<Reply, Fault> {
+    if fits(&answer, call) {
+        return Ok(whole(answer, call.rendering));
+    }
+    let handle = {
+        let body = answer.data.to_string();
+        let permit = call.permit.clone();
+        // The store waits for the disk.
+        let kept = move || keep.keep(&permit, "application/json", body.as_bytes());
+        tokio::task::spawn_blocking(kept)
+            .await
+            .map_err(|error| Fault::new(Code::Internal, error.to_string()))??
+    };
+    in_part(&answer, call, &handle)
+}
+
+/// Whether the whole answer fits, found out without writing it.
+fn fits(answer: &Answer<Value>, call: &Call) -> bool {
+    let Call {
+        budget, rendering, ..
+    } = call;
+    let text_bytes = match &answer.text {
+        Some(text) => json_string_bytes(text) - 2,
+        None => json_bytes(&answer.data, Measure::Quoted),
+    };
+    let data_bytes = if rendering.structured {
+        json_bytes(&answer.data, Measure::Bare)
+    } else {
+        0
+    };
+    let around = Reply {
+        content: blocks(String::new(), &answer.links, *rendering),
+        // Two bytes too many stand for the data here; that is within what a budget may waste.
+        structured_content: rendering.structured.then(|| json!({})),
+        is_error: false,
+    };
+    fits_items(&answer.data, budget) && around.bytes() + text_bytes + data_bytes <= budget.max_bytes
+}
+
+fn whole(answer: Answer<Value>, rendering: Rendering) -> Reply {
+    let text = answer.text.unwrap_or_else(|| answer.data.to_string());
+    Reply {
+        content: blocks(text, &answer.links, rendering),
+        structured_content: rendering.structured.then_some(answer.data),
+        is_error: false,
+    }
+}
+
+fn blocks(text: String, links: &[Link], rendering: Rendering) -> Vec<Block> {
+    let links = if rendering.links { links } else { &[] };
+    let links = links.iter().cloned().map(Block::ResourceLink);
+    std::iter::once(Block::Text { text }).chain(links).collect()
+}
+
+fn fits_items(data: &Value, budget: &Budget) -> bool {
+    let max_items = budget.max_items.unwrap_or(usize::MAX);
+    let members = data.as_object().into_iter().flat_map(Map::values);
+    members
+        .filter_map(Value::as_array)
+        .all(|items| items.len() <= max_items)
+}
+
+/// The reply to an answer that is kept under `handle`.
+///
+/// How the room is shared depends on the budget alone, never on how much of it one form happened to use:
+/// so a larger budget shows no less in either form.
+fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply, Fault> {
+    let link = Link {
+        uri: handle.uri(),
+        name: "the whole result".to_owned(),
+        mime_type: "application/json".to_owned(),
+    };
+    let mut reply = Reply {
+        content: blocks(String::new(), &[link], call.rendering),
+        structured_content: call.rendering.structured.then(|| json!({})),
+        is_error: false,
+    };
+    let too_small = || {
+        let hint =
+            format!("the result is kept: read it with {READ_TOOL} {{\"handle\":\"{handle}\"}}");
+        Fault::new(Code::BudgetTooSmall, "the reply does not fit its budget").with_hint(hint)
+    };
+    let room = call
+        .budget
+        .max_bytes
+        .checked_sub(reply.bytes())
+        .ok_or_else(too_small)?;
+    let text_room = if call.rendering.structured {
+        TEXT_BYTES.min(room / 4)
+    } else {
+        room
+    };
+    if call.rendering.structured {
+        let budget = Budget {
+            max_bytes: room - text_room,
+            ..call.budget
+        };
+        reply.structured_content = Some(cut(&answer.data, handle, &budget).ok_or_else(too_small)?);
+    }
+    let text = cut_text(answer, handle, text_room, &call.budget).ok_or_else(too_small)?;
+    reply.content[0] = Block::Text { text };
+    debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
+    Ok(reply)
+}
+
+/// The data in at most `budget`, with a `meta` that says what was cut. `None` if not even that fits.
+fn cut(data: &Value, handle: &Handle, budget: &Budget) -> Option<Value> {
+    let fitted = fit(data, &Path::root(), &budget.less(META_BYTES)).ok()?;
+    if fitted.cuts.is_empty() {
+        return Some(fitted.value);
+    }
+    let mut value = fitted.value;
+    let members = value.as_object_mut()?;
+    let meta = members.entry("meta").or_insert_with(|| json!({}));
+    if !meta.is_object() {
+        *meta = json!({});
+    }
+    let next = next_call(handle, &fitted.cuts);
+    meta["truncated"] = true.into();
+    meta["truncations"] = serde_json::to_value(&fitted.cuts).ok()?;
+    meta["handle"] = handle.to_string().into();
+    meta["next"] = json!({"tool": READ_TOOL, "arguments": next});
+    Some(value)
+}
+
+/// What to call for what the most telling cut left out.
+fn next_call(handle: &Handle, cuts: &[Cut]) -> Value {
+    let mut arguments = json!({"handle": handle.to_string()});
+    let telling = cuts.iter().find(|cut| !matches!(cut, Cut::Bytes { .. }));
+    if let Some(cut) = telling {
+        let next = cut.continuation();
+        let path = next.path.to_string();
+        if json_string_bytes(&path) <= NEXT_PATH_BYTES {
+            arguments["path"] = path.into();
+            if next.offset_chars > 0 {
+                arguments["offset_chars"] = next.offset_chars.into();
+            }
+        }
+    }
+    arguments
+}
+
+/// The text block in at most `room` bytes of a JSON string: the next call first, since it must not be lost.
+fn cut_text(
+    answer: &Answer<Value>,
+    handle: &Handle,
+    room: usize,
+    budget: &Budget,
+) -> Option<String> {
+    let note = format!(
+        "Result truncated. Read on with {READ_TOOL} {{\"handle\":\"{handle}\"}}; a \"path\" such as \
+         \"rows[0:20]\" reads a part.\n"
+    );
+    let room = room.checked_sub(json_string_bytes(&note) - 2)?;
+    let shown = if let Some(text) = &answer.text {
+        head(text, room).to_owned()
+    } else {
+        let budget = Budget {
+            max_bytes: room,
+            measure: Measure::Quoted,
+            ..*budget
+        };
+        // Where there is no room for a preview, the note says enough.
+        cut(&answer.data, handle, &budget).map_or_else(String::new, |value| value.to_string())
+    };
+    Some(note + &shown)
+}

@@ -1,0 +1,248 @@
+//! JSON Schemas: made from our types, compiled once, and safe to run even when they are not ours.
+
+mod cost;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value};
+
+use crate::{Error, Result};
+use cost::Cost;
+
+/// Bytes of a schema that we are willing to compile.
+const SCHEMA_BYTES: usize = 256 << 10;
+/// Steps of a backtracking pattern before it counts as no match.
+const BACKTRACKS: usize = 10_000;
+/// What a compiled pattern may take.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// A schema that is ready to judge.
+#[derive(Debug)]
+pub struct Schema {
+    source: Value,
+    validator: jsonschema::Validator,
+    cost: Cost,
+}
+
+impl Schema {
+    /// Compiles a schema, from wherever it comes. Nothing outside it is ever fetched.
+    pub fn compile(source: &Value) -> Result<Self> {
+        let invalid = |why: String| Error::SchemaInvalid(why);
+        if serde_json::to_vec(source).map_or(true, |bytes| bytes.len() > SCHEMA_BYTES) {
+            return Err(invalid(format!("it is larger than {SCHEMA_BYTES} bytes")));
+        }
+        // First, since the compiler itself follows references.
+        let cost = Cost::of(source).map_err(invalid)?;
+        let patterns = jsonschema::PatternOptions::fancy_regex()
+            .backtrack_limit(BACKTRACKS)
+            .size_limit(PATTERN_BYTES)
+            .dfa_size_limit(PATTERN_BYTES);
+        let validator = jsonschema::options()
+            .with_draft(jsonschema::Draft::Draft202012)
+            .with_pattern_options(patterns)
+            .offline()
+            .build(source)
+            .map_err(|error| invalid(error.to_string()))?;
+        Ok(Self {
+            source: source.clone(),
+            validator,
+            cost,
+        })
+    }
+
+    /// The schema as it was given.
+    pub fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Whether `instance` is as the schema says.
+    pub fn accepts(&self, instance: &Value) -> Result<bool> {
+        Ok(self.errors(instance)?.next().is_none())
+    }
+
+    /// What is wrong with `instance`; nothing, if it is accepted.
+    ///
+    /// Where references make judging it cost out of all proportion, that is said instead.
+    pub(crate) fn errors<'i>(
+        &'i self,
+        instance: &'i Value,
+    ) -> Result<impl Iterator<Item = jsonschema::ValidationError<'i>>> {
+        self.cost
+            .check(&self.source, instance)
+            .map_err(Error::SchemaInvalid)?;
+        Ok(self.validator.iter_errors(instance))
+    }
+}
+
+/// The schema of a tool's input.
+pub(crate) fn of_input<T: JsonSchema>() -> Value {
+    let mut schema = generate::<T>();
+    // Leaving an optional argument out is the one way of not giving it.
+    each_property(&mut schema, &mut |property| {
+        if let Some(Value::Array(types)) = property.get_mut("type") {
+            types.retain(|name| name != "null");
+            if let [only] = types.as_slice() {
+                let only = only.clone();
+                property.insert("type".to_owned(), only);
+            }
+        }
+    });
+    schema
+}
+
+/// The schema of a tool's output.
+pub(crate) fn of_output<T: JsonSchema>() -> Value {
+    generate::<T>()
+}
+
+fn generate<T: JsonSchema>() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
+    let mut schema = schema.to_value();
+    // Every agent pays for every byte of a definition: a type's name and a number's width tell it nothing.
+    strip(&mut schema);
+    schema
+}
+
+fn strip(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("title").is_some_and(Value::is_string) {
+                members.shift_remove("title");
+            }
+            let width = |format: &Value| {
+                let format = format.as_str().unwrap_or_default();
+                ["int", "uint", "float", "double"]
+                    .iter()
+                    .any(|kind| format.starts_with(kind))
+            };
+            if members.get("format").is_some_and(width) {
+                members.shift_remove("format");
+            }
+            members.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+fn each_property(schema: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
+        return;
+    };
+    for property in properties.values_mut() {
+        each_property(property, visit);
+        if let Value::Object(property) = property {
+            visit(property);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn accepts(schema: &Value, instance: &Value) -> bool {
+        Schema::compile(schema).unwrap().accepts(instance).unwrap()
+    }
+
+    #[test]
+    fn ordinary_recursive_schemas_work() {
+        let tree = json!({
+            "type": "object",
+            "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "n": {"type": "integer"}},
+            "additionalProperties": false,
+        });
+        let mut value = json!({"n": 1});
+        for _ in 0..60 {
+            value = json!({"left": value, "right": {"n": 2}});
+        }
+        assert!(accepts(&tree, &value));
+        assert!(!accepts(&tree, &json!({"left": {"n": "x"}})));
+    }
+
+    #[test]
+    fn references_are_never_fetched() {
+        for reference in [
+            "https://example.com/schema.json",
+            "file:///etc/passwd",
+            "other.json",
+        ] {
+            let schema = json!({"$ref": reference});
+            assert!(Schema::compile(&schema).is_err(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn bombs_do_not_go_off() {
+        // Two to the thirtieth visits of one number, by plain doubling.
+        let mut defs = Map::new();
+        for level in 0..30 {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            defs.insert(format!("d{level}"), json!({"allOf": [next, next]}));
+        }
+        defs.insert("d30".to_owned(), json!({"type": "integer"}));
+        let doubling = json!({"$ref": "#/$defs/d0", "$defs": defs});
+        assert!(Schema::compile(&doubling).is_err());
+
+        // The same by recursion: each level of the value doubles the work.
+        let recursive = json!({
+            "anyOf": [
+                {"properties": {"a": {"$ref": "#"}}, "required": ["x"]},
+                {"properties": {"a": {"$ref": "#"}}, "required": ["y"]},
+            ],
+        });
+        let mut deep = json!(1);
+        for _ in 0..60 {
+            deep = json!({"a": deep});
+        }
+        let schema = Schema::compile(&recursive).unwrap();
+        assert!(matches!(
+            schema.errors(&deep).err(),
+            Some(Error::SchemaInvalid(_))
+        ));
+        assert!(
+            schema.errors(&json!({"a": {"x": 1}})).is_ok(),
+            "a small value is judged"
+        );
+
+        // A reference that only leads to itself.
+        let circle = json!({"$ref": "#/$defs/a", "$defs": {
+            "a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]},
+        }});
+        assert!(Schema::compile(&circle).is_err());
+
+        // A chain that would exhaust the stack of whoever follows it.
+        let mut defs = Map::new();
+        for level in 0..5_000 {
+            defs.insert(
+                format!("{level}"),
+                json!({"$ref": format!("#/$defs/{}", level + 1)}),
+            );
+        }
+        defs.insert("5000".to_owned(), json!(true));
+        let chain = json!({"$ref": "#/$defs/0", "$defs": defs});
+        assert!(Schema::compile(&chain).is_err());
+
+        // Sheer size.
+        let names: Map<_, _> = (0..40_000).map(|n| (n.to_string(), json!({}))).collect();
+        assert!(Schema::compile(&json!({"properties": names})).is_err());
+
+        // A pattern that backtracks for ever.
+        let pattern = json!({"type": "string", "pattern": "^(?!x)(a+)+$"});
+        let schema = Schema::compile(&pattern).unwrap();
+        let value = json!(format!("{}b", "a".repeat(5_000)));
+        assert!(schema.errors(&value).unwrap().next().is_some());
+    }
+
+    #[test]
+    fn values_as_deep_as_they_parse_are_judged() {
+        let text = format!("{}1{}", "[".repeat(126), "]".repeat(126));
+        let deep: Value = serde_json::from_str(&text).unwrap();
+        let lists = json!({"anyOf": [{"type": "integer"}, {"items": {"$ref": "#"}}]});
+        assert!(accepts(&lists, &deep));
+    }
+}

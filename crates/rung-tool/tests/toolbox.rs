@@ -1,0 +1,435 @@
+//! A toolbox from the outside: what is listed, what is refused, and how replies keep to their budget.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Face, Fault};
+use rung_ladder::{Budget, Handle, Path, Range, Reading, Selector, read};
+use rung_tool::{
+    Answer, Block, Call, Error, Hints, Keep, Rendering, Reply, Schema, Tool, ToolSource, Toolbox,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+// === a store in memory, and a few tools ===
+
+#[derive(Default)]
+struct Shelf(Mutex<HashMap<Handle, String>>);
+
+impl Keep for Shelf {
+    fn keep(&self, _permit: &Permit, _type: &str, body: &[u8]) -> Result<Handle, Fault> {
+        let mut kept = self.0.lock().unwrap();
+        let handle = Handle::from_bits((kept.len() as u128 + 1).to_be_bytes());
+        kept.insert(handle, String::from_utf8(body.to_vec()).unwrap());
+        Ok(handle)
+    }
+}
+
+/// Gives back the rows it was built with.
+struct Rows(Vec<Value>);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RowsInput {
+    /// How many to give.
+    #[schemars(range(min = 1, max = 100_000))]
+    limit: Option<usize>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RowsOutput {
+    rows: Vec<Value>,
+    total: usize,
+}
+
+impl Tool for Rows {
+    const NAME: &'static str = "test.rows";
+    const TITLE: &'static str = "Rows";
+    const DESCRIPTION: &'static str = "Gives rows.";
+    type Input = RowsInput;
+    type Output = RowsOutput;
+    type Error = Fault;
+
+    async fn run(&self, _call: &Call, input: RowsInput) -> Result<Answer<RowsOutput>, Fault> {
+        let limit = input.limit.unwrap_or(usize::MAX);
+        Ok(RowsOutput {
+            rows: self.0.iter().take(limit).cloned().collect(),
+            total: self.0.len(),
+        }
+        .into())
+    }
+}
+
+/// Writes, so a reader must not see it.
+struct Wipe;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WipeInput {}
+
+#[derive(Serialize, JsonSchema)]
+struct WipeOutput {
+    wiped: bool,
+}
+
+impl Tool for Wipe {
+    const NAME: &'static str = "test.wipe";
+    const TITLE: &'static str = "Wipe";
+    const DESCRIPTION: &'static str = "Wipes.";
+    const HINTS: Hints = Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+        open_world: false,
+    };
+    const ACCESS: Access = Access::Write;
+    type Input = WipeInput;
+    type Output = WipeOutput;
+    type Error = Fault;
+
+    async fn run(&self, call: &Call, _input: WipeInput) -> Result<Answer<WipeOutput>, Fault> {
+        call.permit.require_write()?;
+        Ok(WipeOutput { wiped: true }.into())
+    }
+}
+
+/// Never comes back.
+struct Hang;
+
+impl Tool for Hang {
+    const NAME: &'static str = "test.hang";
+    const TITLE: &'static str = "Hang";
+    const DESCRIPTION: &'static str = "Hangs.";
+    type Input = WipeInput;
+    type Output = WipeOutput;
+    type Error = Fault;
+
+    async fn run(&self, _call: &Call, _input: WipeInput) -> Result<Answer<WipeOutput>, Fault> {
+        std::future::pending().await
+    }
+}
+
+/// Would let anything through.
+struct Open;
+
+#[derive(Deserialize, JsonSchema)]
+struct OpenInput {}
+
+impl Tool for Open {
+    const NAME: &'static str = "test.open";
+    const TITLE: &'static str = "Open";
+    const DESCRIPTION: &'static str = "Takes anything.";
+    type Input = OpenInput;
+    type Output = WipeOutput;
+    type Error = Fault;
+
+    async fn run(&self, _call: &Call, _input: OpenInput) -> Result<Answer<WipeOutput>, Fault> {
+        Ok(WipeOutput { wiped: false }.into())
+    }
+}
+
+fn toolbox(rows: Vec<Value>) -> (Arc<Shelf>, Toolbox) {
+    let shelf = Arc::new(Shelf::default());
+    let toolbox = Toolbox::builder(Face::Rung, shelf.clone())
+        .tool(Rows(rows))
+        .and_then(|b| b.tool(Wipe))
+        .and_then(|b| b.tool(Hang))
+        .unwrap()
+        .build();
+    (shelf, toolbox)
+}
+
+fn run(toolbox: &Toolbox, call: &Call, name: &str, arguments: Value) -> Reply {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(toolbox.call(call, name, arguments))
+}
+
+fn list(toolbox: &Toolbox, permit: &Permit) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let cards = runtime.block_on(toolbox.list(permit)).unwrap();
+    cards.iter().map(|card| card.name.to_string()).collect()
+}
+
+fn reader() -> Call {
+    Call::new(Permit::local_user(Access::Read))
+}
+
+fn error(reply: &Reply) -> &Value {
+    assert!(reply.is_error, "{reply:?}");
+    &reply.structured_content.as_ref().unwrap()["error"]
+}
+
+fn written(reply: &Reply) -> usize {
+    serde_json::to_string(reply).unwrap().len()
+}
+
+// === who sees what ===
+
+#[test]
+fn not_listable_means_not_describable_and_not_callable() {
+    let (_shelf, toolbox) = toolbox(vec![]);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    for access in [Access::Read, Access::Write] {
+        let call = Call::new(Permit::local_user(access));
+        let listed = list(&toolbox, &call.permit);
+        for name in ["test.rows", "test.wipe", "test.nothing"] {
+            let is_listed = listed.iter().any(|listed| listed == name);
+            let described = runtime.block_on(toolbox.describe(&call.permit, name));
+            let reply = run(&toolbox, &call, name, json!({}));
+            assert_eq!(described.is_ok(), is_listed, "{name} for {access:?}");
+            assert_eq!(!reply.is_error, is_listed, "{name} for {access:?}");
+            if !is_listed {
+                assert_eq!(described.unwrap_err().code(), Code::UnknownTool);
+                assert_eq!(error(&reply)["code"], "unknown_tool");
+                assert_eq!(error(&reply)["details"]["allowed"], json!(listed));
+            }
+        }
+    }
+    // What may not be seen is answered like what does not exist, to the letter but for the name.
+    let hidden = run(&toolbox, &reader(), "test.wipe", json!({}));
+    let absent = run(&toolbox, &reader(), "test.nope", json!({}));
+    let same = |reply: &Reply| {
+        serde_json::to_string(reply)
+            .unwrap()
+            .replace("wipe", "nope")
+    };
+    assert_eq!(same(&hidden), same(&absent));
+}
+
+#[test]
+fn bad_input_is_an_answer_and_never_reaches_the_tool() {
+    let (_shelf, toolbox) = toolbox(vec![json!(1)]);
+    for (arguments, path, rule) in [
+        (json!({"limit": 0}), "limit", "minimum"),
+        (json!({"limit": "7"}), "limit", "type"),
+        (json!({"limit": null}), "limit", "type"),
+        (json!({"limits": 7}), "", "additionalProperties"),
+        (json!([]), "", "type"),
+        (json!("rows"), "", "type"),
+    ] {
+        let reply = run(&toolbox, &reader(), "test.rows", arguments.clone());
+        let error = error(&reply);
+        assert_eq!(error["code"], "invalid_arguments", "{arguments}");
+        assert_eq!(error["details"]["path"], path, "{arguments}");
+        assert_eq!(error["details"]["rule"], rule, "{arguments}");
+        assert!(reply.text().contains("validation"), "{}", reply.text());
+    }
+    assert!(!run(&toolbox, &reader(), "test.rows", Value::Null).is_error);
+}
+
+#[test]
+fn a_deadline_ends_the_call() {
+    let (_shelf, toolbox) = toolbox(vec![]);
+    let call = Call {
+        deadline: Some(Instant::now() + Duration::from_millis(20)),
+        ..reader()
+    };
+    let reply = run(&toolbox, &call, "test.hang", json!({}));
+    assert_eq!(error(&reply)["code"], "deadline_exceeded");
+}
+
+#[test]
+fn unsound_tools_are_not_taken() {
+    let shelf = Arc::new(Shelf::default());
+    let builder = || Toolbox::builder(Face::Rung, shelf.clone());
+    assert_eq!(
+        builder().tool(Open).err(),
+        Some(Error::InputOpen("test.open"))
+    );
+    let twice = builder().tool(Wipe).unwrap().tool(Wipe);
+    assert_eq!(twice.err(), Some(Error::NameTaken("test.wipe")));
+}
+
+#[test]
+fn published_schemas_are_small_and_closed() {
+    let (_shelf, toolbox) = toolbox(vec![]);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let card = runtime
+        .block_on(toolbox.describe(&reader().permit, "test.rows"))
+        .unwrap();
+    assert_eq!(
+        *card.input_schema,
+        json!({
+            "type": "object",
+            "properties": {"limit": {
+                "description": "How many to give.", "type": "integer", "minimum": 1, "maximum": 100_000,
+            }},
+            "additionalProperties": false,
+        })
+    );
+}
+
+// === what goes out ===
+
+fn rows() -> impl Strategy<Value = Vec<Value>> {
+    let text = prop_oneof![
+        "[a-z ]{0,30}",
+        "\\PC{0,200}",
+        Just("\"quoted\" \\ \n\u{1F980}".repeat(40)),
+    ];
+    let row = (
+        any::<u32>(),
+        text,
+        prop::collection::vec(any::<i16>(), 0..20),
+    )
+        .prop_map(|(id, body, tags)| json!({"id": id, "body": body, "tags": tags}));
+    prop::collection::vec(row, 0..120)
+}
+
+fn rendering() -> impl Strategy<Value = Rendering> {
+    (any::<bool>(), any::<bool>()).prop_map(|(structured, links)| Rendering { structured, links })
+}
+
+/// What a reply shows of the rows, to whoever reads this form of it.
+fn shown_rows(value: &Value) -> Vec<Value> {
+    value["rows"].as_array().cloned().unwrap_or_default()
+}
+
+/// The JSON in a text block: all of it, or what follows the note on its first line.
+fn text_json(reply: &Reply) -> Value {
+    let text = reply.text();
+    let json = match text.strip_prefix("Result truncated.") {
+        Some(rest) => rest.split_once('\n').unwrap().1,
+        None => text,
+    };
+    match json {
+        "" => Value::Null,
+        json => serde_json::from_str(json).expect("a preview is valid JSON"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reply_never_exceeds_budget(rows in rows(), rendering in rendering(), max_bytes in 300..60_000_usize, max_items in prop::option::of(1..50_usize)) {
+        let (_shelf, toolbox) = toolbox(rows);
+        let budget = Budget { max_items, ..Budget::bytes(max_bytes) };
+        let call = Call { budget, rendering, ..reader() };
+        let reply = run(&toolbox, &call, "test.rows", json!({}));
+        prop_assert!(written(&reply) <= max_bytes, "{} > {max_bytes}", written(&reply));
+        if reply.is_error {
+            prop_assert!(max_bytes < 4_000, "{}", reply.text());
+            prop_assert!(reply.text().starts_with("Error budget_too_small"), "{}", reply.text());
+        }
+    }
+
+    /// Each of the three readers, by what it alone can see, gets to every row.
+    #[test]
+    fn every_reader_gets_to_the_whole(rows in rows(), max_bytes in 4_000..60_000_usize) {
+        let (shelf, toolbox) = toolbox(rows.clone());
+        let call = Call { budget: Budget::bytes(max_bytes), ..reader() };
+        let reply = run(&toolbox, &call, "test.rows", json!({}));
+        prop_assert!(!reply.is_error);
+        let structured = reply.structured_content.clone().unwrap();
+        let shelf = shelf.0.lock().unwrap();
+        if shelf.is_empty() {
+            prop_assert_eq!(&shown_rows(&structured), &rows);
+            prop_assert_eq!(&shown_rows(&text_json(&reply)), &rows);
+            return Ok(());
+        }
+        let read_on = |handle: &str| -> Vec<Value> {
+            let handle: Handle = handle.parse().expect("a whole handle");
+            let path: Path = "rows".parse().unwrap();
+            let mut selector = Selector { path, range: Range::Items { first: 0, limit_chars: 16_384 } };
+            let mut all = Vec::new();
+            loop {
+                let reading = read(shelf[&handle].as_str(), &selector, 100_000).unwrap();
+                let next = reading.next();
+                match reading {
+                    Reading::Items { text, .. } => {
+                        all.extend(serde_json::from_str::<Vec<Value>>(&text).unwrap());
+                    }
+                    other => panic!("{other:?}"),
+                }
+                match next {
+                    Some(position) => selector = position.selector().unwrap(),
+                    None => return all,
+                }
+            }
+        };
+        // Text: the handle stands in the note.
+        let text = reply.text();
+        let at = text.find("res_").expect("the text names the handle");
+        prop_assert_eq!(&read_on(&text[at..at + Handle::TEXT_BYTES]), &rows);
+        // Structured: complete, or `meta` has the handle and the next call.
+        if let Some(meta) = structured.get("meta") {
+            prop_assert_eq!(&read_on(meta["handle"].as_str().unwrap()), &rows);
+            prop_assert_eq!(&meta["next"]["arguments"]["handle"], &meta["handle"]);
+            prop_assert!(meta["next"]["arguments"]["path"].is_string());
+        } else {
+            prop_assert_eq!(&shown_rows(&structured), &rows);
+        }
+        // Links: the resource is the handle's.
+        let link = reply.content.iter().find_map(|block| match block {
+            Block::ResourceLink(link) => Some(&link.uri),
+            Block::Text { .. } => None,
+        });
+        prop_assert_eq!(&read_on(link.expect("a link to the whole")), &rows);
+    }
+
+    /// What was cut still is what the tool said it would give.
+    #[test]
+    fn a_cut_reply_keeps_to_the_output_schema(rows in rows(), max_bytes in 4_000..20_000_usize) {
+        let (_shelf, toolbox) = toolbox(rows);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let card = runtime.block_on(toolbox.describe(&reader().permit, "test.rows")).unwrap();
+        let schema = Schema::compile(card.output_schema.as_ref().unwrap()).unwrap();
+        let call = Call { budget: Budget::bytes(max_bytes), ..reader() };
+        let reply = run(&toolbox, &call, "test.rows", json!({}));
+        let structured = reply.structured_content.unwrap();
+        prop_assert!(schema.accepts(&structured).unwrap(), "{structured}");
+    }
+
+    #[test]
+    fn a_larger_budget_never_shows_less(rows in rows(), rendering in rendering(), max_bytes in 2_000..40_000_usize, more in 1..5_000_usize) {
+        let (_shelf, toolbox) = toolbox(rows);
+        let show = |max_bytes| {
+            let call = Call { budget: Budget::bytes(max_bytes), rendering, ..reader() };
+            let reply = run(&toolbox, &call, "test.rows", json!({}));
+            let structured = reply.structured_content.as_ref();
+            let in_text = if reply.is_error { Value::Null } else { text_json(&reply) };
+            (shown_rows(&in_text), structured.map(shown_rows).unwrap_or_default())
+        };
+        let (less, more) = (show(max_bytes), show(max_bytes + more));
+        prop_assert!(more.0.len() >= less.0.len() && more.1.len() >= less.1.len());
+    }
+}
+
+#[test]
+fn one_payload_is_not_sent_twice_where_it_fits_once() {
+    let rows: Vec<Value> = (0..400)
+        .map(|n| json!({"id": n, "name": "x".repeat(50)}))
+        .collect();
+    let (shelf, toolbox) = toolbox(rows.clone());
+    let once = json!({"rows": rows, "total": 400}).to_string().len();
+    let call = Call {
+        budget: Budget::bytes(once * 3 / 2),
+        ..reader()
+    };
+    let reply = run(&toolbox, &call, "test.rows", json!({}));
+    let structured = reply.structured_content.as_ref().unwrap();
+    assert_eq!(shown_rows(structured), rows, "one copy is complete");
+    assert!(structured.get("meta").is_none());
+    assert!(reply.text().len() < 9_000, "the other is short");
+    assert!(
+        reply.text().contains("rung.read {\"handle\":\"res_"),
+        "and says where the rest is"
+    );
+    assert_eq!(shelf.0.lock().unwrap().len(), 1);
+}

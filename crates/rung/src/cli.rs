@@ -1,0 +1,144 @@
+//! The command line: what was said, before what it means.
+#![allow(
+    clippy::doc_markdown,
+    reason = "these comments are the help that people read"
+)]
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// One door between AI agents and everything they may reach.
+#[derive(Debug, Parser)]
+#[command(
+    name = "rung",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    /// The data folder.
+    #[arg(long, global = true, value_name = "DIR", env = None)]
+    pub(crate) home: Option<PathBuf>,
+    /// Sets any setting, as reply.max_bytes=20000.
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them, once")]
+pub(crate) enum Command {
+    /// Settings: what holds, where it comes from, and which project file may say more.
+    #[command(subcommand)]
+    Config(Config),
+    /// Results that are kept: store one, read any part of it.
+    #[command(subcommand)]
+    Result(ResultCommand),
+    /// Completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// The manual page.
+    Man,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Every setting with its value and where it comes from.
+    Show {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Approves this project's rung.toml, as it is now.
+    Trust {
+        /// Without asking.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Takes the approval back.
+    Untrust,
+    /// The reference of all settings, as Markdown.
+    #[command(hide = true)]
+    Reference,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ResultCommand {
+    /// Stores a file, and prints its handle.
+    Store {
+        /// The file; standard input without one.
+        file: Option<PathBuf>,
+        /// Its media type; by the file's name without one.
+        #[arg(long = "type", value_name = "TYPE")]
+        content_type: Option<String>,
+        /// Only the handle.
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Reads part of a result, as the tool rung.read does.
+    Read(ReadArgs),
+    /// Lists what is kept.
+    List {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forgets a result.
+    Remove {
+        /// The handle.
+        handle: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadArgs {
+    /// The handle, or its rung:// address.
+    pub(crate) handle: String,
+    /// Goes on from a next or previous cursor.
+    #[arg(long)]
+    pub(crate) cursor: Option<String>,
+    /// Where in a JSON result, as rows[0:20] or rows[*].id.
+    #[arg(long)]
+    pub(crate) path: Option<String>,
+    /// Characters to skip.
+    #[arg(long, value_name = "N")]
+    pub(crate) offset_chars: Option<u64>,
+    /// Characters to read.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit_chars: Option<u64>,
+    /// Lines, as 10-40.
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub(crate) lines: Option<String>,
+    /// A regular expression: lists where it matches.
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) pattern: Option<String>,
+    /// A text: shows its first occurrence.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) q: Option<String>,
+    /// Characters before it.
+    #[arg(long, value_name = "N", requires = "q")]
+    pub(crate) before_chars: Option<u64>,
+    /// Characters after it.
+    #[arg(long, value_name = "N", requires = "q")]
+    pub(crate) after_chars: Option<u64>,
+    /// The form to print.
+    #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
+    pub(crate) form: Form,
+}
+
+/// How a reply is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// What a client sees that reads text alone.
+    Text,
+    /// What a client sees that reads structured content.
+    Structured,
+    /// The addresses that a client follows which reads resources.
+    Links,
+    /// The whole reply.
+    Reply,
+}

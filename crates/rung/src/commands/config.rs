@@ -1,0 +1,169 @@
+//! `rung config`
+
+use std::io::{IsTerminal as _, Write as _};
+
+use rung_fault::{Code, Fault};
+use serde_json::json;
+
+use crate::cli::Config;
+use crate::exit::{Result, output};
+use crate::settings::{Given, Project, SETTINGS, Settings, Trust};
+
+pub(super) fn run(command: &Config, given: &Given) -> Result {
+    match command {
+        Config::Show { json } => show(&Settings::load(given)?, *json),
+        Config::Trust { yes } => trust(given, *yes),
+        Config::Untrust => untrust(given),
+        Config::Reference => reference(),
+    }
+}
+
+fn show(settings: &Settings, for_programs: bool) -> Result {
+    let mut out = std::io::stdout().lock();
+    if for_programs {
+        let values: Vec<_> = settings
+            .iter()
+            .map(|(key, value, origin)| {
+                json!({"key": key, "value": value.to_json(), "origin": origin.to_string()})
+            })
+            .collect();
+        let withheld: Vec<_> = settings
+            .withheld()
+            .iter()
+            .map(|w| json!({"key": w.key, "value": w.value.to_json(), "origin": w.origin.to_string()}))
+            .collect();
+        let all = json!({"settings": values, "withheld": withheld});
+        return writeln!(out, "{all:#}").map_err(output);
+    }
+    let rows: Vec<[String; 3]> = settings
+        .iter()
+        .map(|(key, value, origin)| [key.to_owned(), value.to_string(), origin.to_string()])
+        .collect();
+    table(&mut out, ["SETTING", "VALUE", "FROM"], &rows).map_err(output)?;
+    if !settings.withheld().is_empty() {
+        let rows: Vec<[String; 3]> = settings
+            .withheld()
+            .iter()
+            .map(|w| [w.key.clone(), w.value.to_string(), w.origin.to_string()])
+            .collect();
+        writeln!(
+            out,
+            "\nNot applied until `rung config trust` approves the file:"
+        )
+        .map_err(output)?;
+        table(&mut out, ["SETTING", "VALUE", "FROM"], &rows).map_err(output)?;
+    }
+    Ok(())
+}
+
+/// Columns as wide as what stands in them.
+fn table<const N: usize>(
+    out: &mut impl std::io::Write,
+    head: [&str; N],
+    rows: &[[String; N]],
+) -> std::io::Result<()> {
+    let mut widths = head.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut line = |cells: [&str; N]| {
+        let padded = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
+        let padded: Vec<String> = padded.collect();
+        writeln!(out, "{}", padded.join("  ").trim_end())
+    };
+    line(head)?;
+    for row in rows {
+        line(row.each_ref().map(String::as_str))?;
+    }
+    Ok(())
+}
+
+fn trust(given: &Given, yes: bool) -> Result {
+    let settings = Settings::load(given)?;
+    let project = project(&settings)?;
+    let mut approvals = Trust::of(given)?;
+    let path = project.path.display();
+    if approvals.approves(project) {
+        println!("{path} is approved already.");
+        return Ok(());
+    }
+    println!("{path}\n{}\n\nIt asks for:", project.digest());
+    if settings.withheld().is_empty() {
+        println!("  nothing that needs approval");
+    }
+    for withheld in settings.withheld() {
+        println!("  {} = {}", withheld.key, withheld.value);
+    }
+    if !yes && !confirmed()? {
+        println!("Not approved.");
+        return Ok(());
+    }
+    approvals.set(project, true)?;
+    println!("Approved, as it is now. A change of the file needs a new approval.");
+    Ok(())
+}
+
+/// Asks a person. Where there is none, the answer must come with the command.
+fn confirmed() -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            Fault::new(Code::UntrustedProject, "nobody is here to approve the file")
+                .with_hint("look at it, then run `rung config trust --yes`")
+                .into(),
+        );
+    }
+    print!("\nApprove it? [y/N] ");
+    std::io::stdout().flush().map_err(output)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(output)?;
+    Ok(answer.trim().eq_ignore_ascii_case("y"))
+}
+
+fn untrust(given: &Given) -> Result {
+    let settings = Settings::load(given)?;
+    let project = project(&settings)?;
+    Trust::of(given)?.set(project, false)?;
+    println!("{} is no longer approved.", project.path.display());
+    Ok(())
+}
+
+fn project(settings: &Settings) -> Result<&Project> {
+    settings.project().ok_or_else(|| {
+        Fault::new(Code::NotFound, "there is no rung.toml here or above")
+            .with_hint("run this in the project's folder")
+            .into()
+    })
+}
+
+fn reference() -> Result {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "| setting | variable | takes | default | in an unapproved project file | what it is |\n\
+         | --- | --- | --- | --- | --- | --- |"
+    )
+    .map_err(output)?;
+    for setting in SETTINGS {
+        writeln!(
+            out,
+            "| `{}` | {} | {} | {} | {} | {} |",
+            setting.key,
+            setting
+                .env
+                .map_or_else(String::new, |name| format!("`{name}`")),
+            setting.kind.name(),
+            setting
+                .default
+                .map_or_else(String::new, |text| format!("`{text}`")),
+            setting.power.rule(),
+            setting.help
+        )
+        .map_err(output)?;
+    }
+    Ok(())
+}

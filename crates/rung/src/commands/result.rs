@@ -1,0 +1,238 @@
+//! `rung result`
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read, Write as _};
+use std::path::Path;
+
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Fault};
+use rung_kv::{Kept, Summary};
+use rung_ladder::{Budget, Handle};
+use rung_tool::{Block, Call, Rendering, Reply, ToolSource as _};
+use serde_json::json;
+
+use crate::cli::{Form, ReadArgs, ResultCommand};
+use crate::exit::{Result, Stop, output};
+use crate::results::Results;
+use crate::settings::Settings;
+use crate::tools::ReadInput;
+
+pub(super) fn run(command: ResultCommand, settings: &Settings) -> Result {
+    let results = Results::open(settings)?;
+    let permit = Permit::local_user(Access::Write);
+    match command {
+        ResultCommand::Store {
+            file,
+            content_type,
+            quiet,
+        } => store(&results, &permit, file.as_deref(), content_type, quiet),
+        ResultCommand::Read(args) => read(&results, permit, settings, args),
+        ResultCommand::List { json } => list(&results, &permit, json),
+        ResultCommand::Remove { handle } => {
+            let handle: Handle = handle.parse::<Handle>()?;
+            Ok(results.store.remove(&permit, &handle)?)
+        }
+    }
+}
+
+fn store(
+    results: &Results,
+    permit: &Permit,
+    file: Option<&Path>,
+    content_type: Option<String>,
+    quiet: bool,
+) -> Result {
+    let kept = match file {
+        Some(path) if path != Path::new("-") => {
+            let unreadable = |error: io::Error| {
+                Fault::new(Code::SourceFailed, format!("{}: {error}", path.display()))
+            };
+            let file = File::open(path).map_err(unreadable)?;
+            let size = file.metadata().map_err(unreadable)?.len();
+            let content_type = content_type.unwrap_or_else(|| type_of(path).to_owned());
+            let source = Watched::new(file, size);
+            results.store.put(permit, content_type, source)?
+        }
+        _ => {
+            let content_type = content_type.unwrap_or_else(|| "text/plain".to_owned());
+            results
+                .store
+                .put(permit, content_type, io::stdin().lock())?
+        }
+    };
+    let mut out = io::stdout().lock();
+    if quiet {
+        return writeln!(out, "{}", kept.handle).map_err(output);
+    }
+    let Kept { handle, summary } = kept;
+    writeln!(
+        out,
+        "{handle}\n{}\nnext: rung result read {handle}",
+        described(&summary)
+    )
+    .map_err(output)
+}
+
+fn described(summary: &Summary) -> String {
+    let chars = match summary.chars {
+        Some(chars) => format!("{chars} characters"),
+        None => "not text".to_owned(),
+    };
+    format!(
+        "{}, {} bytes, {chars}, until {}",
+        summary.content_type,
+        summary.bytes,
+        time(summary.expires_ms)
+    )
+}
+
+fn time(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_millisecond(ms);
+    time.map_or_else(
+        |_| "the end of time".to_owned(),
+        |time| format!("{time:.0}"),
+    )
+}
+
+/// Types that people keep in files; what is not known is taken for text, and looked at.
+fn type_of(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => "application/json",
+        Some("csv") => "text/csv",
+        Some("html" | "htm") => "text/html",
+        Some("md") => "text/markdown",
+        Some("png") => "image/png",
+        Some("jpg" | "jpeg") => "image/jpeg",
+        Some("gif") => "image/gif",
+        Some("webp") => "image/webp",
+        Some("pdf") => "application/pdf",
+        Some("zip") => "application/zip",
+        Some("gz") => "application/gzip",
+        Some("mp3") => "audio/mpeg",
+        Some("mp4") => "video/mp4",
+        _ => "text/plain",
+    }
+}
+
+fn read(results: &Results, permit: Permit, settings: &Settings, args: ReadArgs) -> Result {
+    let toolbox = results.toolbox()?;
+    let call = Call {
+        budget: Budget::bytes(settings.reply_max_bytes()),
+        rendering: match args.form {
+            Form::Text => Rendering {
+                structured: false,
+                links: false,
+            },
+            Form::Structured | Form::Links | Form::Reply => Rendering::default(),
+        },
+        ..Call::new(permit)
+    };
+    let form = args.form;
+    let input = ReadInput {
+        handle: args.handle,
+        cursor: args.cursor,
+        path: args.path,
+        offset_chars: args.offset_chars,
+        limit_chars: args.limit_chars,
+        lines: args.lines,
+        pattern: args.pattern,
+        q: args.q,
+        before_chars: args.before_chars,
+        after_chars: args.after_chars,
+    };
+    let arguments = serde_json::to_value(input)
+        .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+    let reply = runtime.block_on(toolbox.call(&call, "rung.read", arguments));
+    print(&reply, form).map_err(output)?;
+    if reply.is_error {
+        return Err(Stop::Replied);
+    }
+    Ok(())
+}
+
+fn print(reply: &Reply, form: Form) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match form {
+        Form::Text => writeln!(out, "{}", reply.text()),
+        Form::Structured => match &reply.structured_content {
+            Some(value) => writeln!(out, "{value}"),
+            None => writeln!(out, "null"),
+        },
+        Form::Links => {
+            for block in &reply.content {
+                if let Block::ResourceLink(link) = block {
+                    writeln!(out, "{}", link.uri)?;
+                }
+            }
+            Ok(())
+        }
+        Form::Reply => writeln!(out, "{}", json!(reply)),
+    }
+}
+
+fn list(results: &Results, permit: &Permit, for_programs: bool) -> Result {
+    let kept = results.store.list(permit)?;
+    let mut out = io::stdout().lock();
+    if for_programs {
+        let rows: Vec<_> = kept
+            .iter()
+            .map(|Kept { handle, summary }| {
+                json!({
+                    "handle": handle.to_string(),
+                    "content_type": summary.content_type,
+                    "size_bytes": summary.bytes,
+                    "size_chars": summary.chars,
+                    "digest": summary.digest,
+                    "created": time(summary.created_ms),
+                    "expires": time(summary.expires_ms),
+                })
+            })
+            .collect();
+        return writeln!(out, "{:#}", json!(rows)).map_err(output);
+    }
+    for Kept { handle, summary } in &kept {
+        writeln!(out, "{handle}  {}", described(summary)).map_err(output)?;
+    }
+    Ok(())
+}
+
+/// A file that tells a waiting person how far it has been read.
+struct Watched {
+    file: File,
+    size: u64,
+    read: u64,
+    told: u64,
+}
+
+/// Progress is told this often, and only where somebody looks on.
+const TELL_BYTES: u64 = 32 << 20;
+
+impl Watched {
+    fn new(file: File, size: u64) -> Self {
+        Self {
+            file,
+            size,
+            read: 0,
+            told: 0,
+        }
+    }
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.read += read as u64;
+        if self.read - self.told >= TELL_BYTES && io::stderr().is_terminal() {
+            self.told = self.read;
+            let percent = self.read * 100 / self.size.max(1);
+            let end = if self.read < self.size { "" } else { "\n" };
+            eprint!("\rstoring: {percent:3} %{end}");
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,231 @@
+//! The layers, each as a map from names to values with their origins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy as _;
+use rung_fault::{Code, Detail, Fault};
+use toml::de::{DeTable, DeValue};
+
+use super::table::{self, SETTINGS};
+use super::value::{Raw, Value};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File { path: PathBuf, line: usize },
+    Variable(&'static str),
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+pub(super) type Layer = BTreeMap<String, (Value, Origin)>;
+
+/// What the process was given: everything that the settings depend on, so that tests can say it.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) folder: PathBuf,
+    pub(crate) variables: Vec<(String, String)>,
+    /// `--home`
+    pub(crate) home: Option<PathBuf>,
+    /// `--set key=value`
+    pub(crate) set: Vec<String>,
+    /// The user's own folder.
+    pub(crate) user_home: Option<PathBuf>,
+    /// The platform's folder for configuration.
+    pub(crate) config_home: Option<PathBuf>,
+    /// The platform's folder for data.
+    pub(crate) data_home: Option<PathBuf>,
+}
+
+impl Given {
+    /// What this process was given.
+    pub(crate) fn here(home: Option<PathBuf>, set: Vec<String>) -> Result<Self, Fault> {
+        let folder = std::env::current_dir().map_err(|error| {
+            Fault::new(Code::InvalidSetting, format!("current folder: {error}"))
+        })?;
+        let platform = etcetera::base_strategy::choose_native_strategy().ok();
+        let own = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Ok(Self {
+            folder,
+            variables: std::env::vars_os().filter_map(own).collect(),
+            home,
+            set,
+            user_home: platform.as_ref().map(|dirs| dirs.home_dir().to_owned()),
+            config_home: platform.as_ref().map(etcetera::BaseStrategy::config_dir),
+            data_home: platform.as_ref().map(etcetera::BaseStrategy::data_dir),
+        })
+    }
+
+    /// Where the user's own settings are.
+    pub(crate) fn user_file(&self) -> Option<PathBuf> {
+        Some(self.config_home.as_ref()?.join("rung").join("config.toml"))
+    }
+}
+
+/// What holds where nobody says anything.
+pub(super) fn defaults() -> Layer {
+    let mut layer = Layer::new();
+    for setting in SETTINGS {
+        if let Some(text) = setting.default {
+            let value = setting.kind.read_text(text, Path::new(""));
+            let value = value.expect("the table's own defaults are right");
+            layer.insert(setting.key.to_owned(), (value, Origin::Default));
+        }
+    }
+    layer
+}
+
+pub(super) fn user_file(given: &Given) -> Result<Layer, Fault> {
+    let mut layer = Layer::new();
+    if let Some(data) = &given.data_home {
+        let home = Value::Folder(data.join("rung"));
+        layer.insert("home".to_owned(), (home, Origin::Default));
+    }
+    if let Some(path) = given.user_file()
+        && let Some(text) = read_if_there(&path)?
+    {
+        layer.extend(parse_file(&path, &text)?);
+    }
+    Ok(layer)
+}
+
+pub(super) fn environment(given: &Given) -> Result<Layer, Fault> {
+    let mut layer = Layer::new();
+    for (name, text) in &given.variables {
+        if !name.starts_with("RUNG_") {
+            continue;
+        }
+        let setting = table::find_env(name)?;
+        let variable = setting.env.unwrap_or_default();
+        let value = setting.kind.read_text(text, &given.folder);
+        let value = value.map_err(|expected| wrong(variable, &expected, variable))?;
+        layer.insert(setting.key.to_owned(), (value, Origin::Variable(variable)));
+    }
+    Ok(layer)
+}
+
+pub(super) fn flags(given: &Given) -> Result<Layer, Fault> {
+    let mut layer = Layer::new();
+    for pair in &given.set {
+        let (key, text) = pair.split_once('=').ok_or_else(|| {
+            Fault::new(
+                Code::InvalidSetting,
+                format!("--set {pair}: no value is given"),
+            )
+            .with_hint("write --set KEY=VALUE")
+        })?;
+        let setting = table::find(key)?;
+        let value = setting.kind.read_text(text, &given.folder);
+        let value = value.map_err(|expected| wrong(key, &expected, "--set"))?;
+        layer.insert(key.to_owned(), (value, Origin::Flag("--set".to_owned())));
+    }
+    if let Some(home) = &given.home {
+        let home = Value::Folder(given.folder.join(home));
+        layer.insert("home".to_owned(), (home, Origin::Flag("--home".to_owned())));
+    }
+    Ok(layer)
+}
+
+/// A file's text, if there is such a file.
+pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, Fault> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Fault::new(
+            Code::InvalidSetting,
+            format!("{}: {error}", path.display()),
+        )),
+    }
+}
+
+pub(super) fn parse_file(path: &Path, text: &str) -> Result<Layer, Fault> {
+    let file = File { path, text };
+    let table = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| file.line(span.start));
+        Fault::new(
+            Code::InvalidSetting,
+            format!("{}:{line}: {}", path.display(), error.message()),
+        )
+    })?;
+    let mut layer = Layer::new();
+    file.flatten(table.get_ref(), "", &mut layer)?;
+    Ok(layer)
+}
+
+struct File<'f> {
+    path: &'f Path,
+    text: &'f str,
+}
+
+impl File<'_> {
+    fn flatten(&self, table: &DeTable<'_>, prefix: &str, layer: &mut Layer) -> Result<(), Fault> {
+        for (name, value) in table {
+            let key = format!("{prefix}{}", name.get_ref());
+            let line = self.line(name.span().start);
+            if let DeValue::Table(inner) = value.get_ref() {
+                self.flatten(inner, &format!("{key}."), layer)?;
+                continue;
+            }
+            let place = format!("{}:{line}", self.path.display());
+            let setting = table::find(&key).map_err(|fault| {
+                let hint = fault.hint().unwrap_or_default().to_owned();
+                Fault::new(fault.code(), format!("{place}: {fault}")).with_hint(hint)
+            })?;
+            let base = self.path.parent().unwrap_or(Path::new(""));
+            let value = setting.kind.read(raw(value.get_ref()), base);
+            let value = value.map_err(|expected| wrong(&key, &expected, &place))?;
+            let path = self.path.to_owned();
+            layer.insert(key, (value, Origin::File { path, line }));
+        }
+        Ok(())
+    }
+
+    fn line(&self, at: usize) -> usize {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        1 + before.matches('\n').count()
+    }
+}
+
+fn raw(value: &DeValue<'_>) -> Raw {
+    match value {
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Boolean(switch) => Raw::Switch(*switch),
+        DeValue::Integer(number) => {
+            let digits = number.as_str().replace('_', "");
+            i64::from_str_radix(&digits, number.radix()).map_or(Raw::Other, Raw::Number)
+        }
+        DeValue::Array(items) => {
+            let words: Option<Vec<String>> = items
+                .iter()
+                .map(|item| item.get_ref().as_str().map(str::to_owned))
+                .collect();
+            words.map_or(Raw::Other, Raw::List)
+        }
+        DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => Raw::Other,
+    }
+}
+
+fn wrong(key: &str, expected: &str, place: &str) -> Fault {
+    Fault::new(
+        Code::InvalidSetting,
+        format!("{place}: `{key}` must be {expected}"),
+    )
+    .with(Detail::Field, key)
+}

@@ -1,0 +1,198 @@
+//! Every setting, once: its name, what it takes, and what a stranger's file may do with it.
+
+use rung_fault::{Code, Detail, Fault};
+use rung_ladder::limits;
+
+use super::value::{Kind, Value};
+
+/// What a setting could do in the wrong hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Power {
+    /// It names something, and reaches nothing by itself.
+    Names,
+    /// A lower value is narrower.
+    Limits,
+    /// `true` is narrower.
+    Narrows,
+    /// It runs a command, opens a folder, listens or throws away: the user's word is needed.
+    Reaches,
+}
+
+impl Power {
+    /// Whether a file that nobody approved may say this.
+    pub(crate) fn harmless(self, value: &Value, below: Option<&Value>) -> bool {
+        match self {
+            Self::Names => true,
+            Self::Limits => match (value, below) {
+                (Value::Number(new), Some(Value::Number(old))) => new <= old,
+                _ => false,
+            },
+            Self::Narrows => *value == Value::Switch(true),
+            Self::Reaches => false,
+        }
+    }
+
+    /// The rule in words, for the reference.
+    pub(crate) fn rule(self) -> &'static str {
+        match self {
+            Self::Names => "yes",
+            Self::Limits => "may lower it",
+            Self::Narrows => "may switch it on",
+            Self::Reaches => "no",
+        }
+    }
+}
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its name in files and for `--set`; `*` stands for a name of the user's.
+    pub(crate) key: &'static str,
+    /// Its variable.
+    pub(crate) env: Option<&'static str>,
+    pub(crate) kind: Kind,
+    /// Its default, as it would be written.
+    pub(crate) default: Option<&'static str>,
+    pub(crate) power: Power,
+    /// What it is for.
+    pub(crate) help: &'static str,
+}
+
+/// The table.
+pub(crate) const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "home",
+        env: Some("RUNG_HOME"),
+        kind: Kind::Folder,
+        default: None,
+        power: Power::Reaches,
+        help: "The data folder. By default `rung` in the platform's data directory.",
+    },
+    Setting {
+        key: "listen",
+        env: Some("RUNG_LISTEN"),
+        kind: Kind::Address,
+        default: Some("127.0.0.1:7663"),
+        power: Power::Reaches,
+        help: "Where the HTTP side listens.",
+    },
+    Setting {
+        key: "reply.max_bytes",
+        env: Some("RUNG_REPLY_MAX_BYTES"),
+        kind: Kind::Number {
+            min: 1_000,
+            max: 1 << 30,
+        },
+        default: Some(REPLY_BYTES_TEXT),
+        power: Power::Limits,
+        help: "Bytes of a reply; what is larger is cut and kept.",
+    },
+    Setting {
+        key: "results.max_bytes",
+        env: Some("RUNG_RESULTS_MAX_BYTES"),
+        kind: Kind::Number {
+            min: 1 << 20,
+            max: 1 << 40,
+        },
+        default: Some("1073741824"),
+        // Lowering it would throw away results that are already kept.
+        power: Power::Reaches,
+        help: "Bytes of results kept for one caller; the oldest make room.",
+    },
+    Setting {
+        key: "results.ttl_s",
+        env: Some("RUNG_RESULTS_TTL_S"),
+        kind: Kind::Number {
+            min: 1,
+            max: 365 * 24 * 60 * 60,
+        },
+        default: Some("86400"),
+        power: Power::Limits,
+        help: "Seconds for which a result is kept.",
+    },
+    Setting {
+        key: "roots",
+        env: Some("RUNG_ROOTS"),
+        kind: Kind::Folders,
+        default: None,
+        power: Power::Reaches,
+        help: "Folders that sources may open.",
+    },
+    Setting {
+        key: "sources.*.command",
+        env: None,
+        kind: Kind::Command,
+        default: None,
+        power: Power::Reaches,
+        help: "The command that serves the source, as a list of words.",
+    },
+    Setting {
+        key: "sources.*.dir",
+        env: None,
+        kind: Kind::Folder,
+        default: None,
+        power: Power::Reaches,
+        help: "The folder that holds the source.",
+    },
+    Setting {
+        key: "sources.*.off",
+        env: None,
+        kind: Kind::Switch,
+        default: None,
+        power: Power::Narrows,
+        help: "Hides the source.",
+    },
+    Setting {
+        key: "sources.*.url",
+        env: None,
+        kind: Kind::Url,
+        default: None,
+        power: Power::Names,
+        help: "The address that serves the source.",
+    },
+];
+
+/// The ladder owns the number; the table needs its digits.
+const REPLY_BYTES_TEXT: &str = "50000";
+const _: () = assert!(limits::REPLY_BYTES == 50_000);
+
+impl Setting {
+    /// Whether `key` is a name of this setting.
+    fn names(&self, key: &str) -> bool {
+        match self.key.split_once('*') {
+            None => self.key == key,
+            Some((before, after)) => key
+                .strip_prefix(before)
+                .and_then(|rest| rest.strip_suffix(after))
+                .is_some_and(|name| !name.is_empty() && !name.contains('.')),
+        }
+    }
+}
+
+/// The setting that `key` names.
+pub(crate) fn find(key: &str) -> Result<&'static Setting, Fault> {
+    SETTINGS
+        .iter()
+        .find(|setting| setting.names(key))
+        .ok_or_else(|| unknown("setting", key, SETTINGS.iter().map(|setting| setting.key)))
+}
+
+/// The setting whose variable is `name`.
+pub(crate) fn find_env(name: &str) -> Result<&'static Setting, Fault> {
+    let found = SETTINGS.iter().find(|setting| setting.env == Some(name));
+    found.ok_or_else(|| unknown("variable", name, SETTINGS.iter().filter_map(|s| s.env)))
+}
+
+fn unknown(what: &str, given: &str, known: impl Iterator<Item = &'static str>) -> Fault {
+    let nearest = known
+        .max_by(|a, b| strsim::jaro_winkler(given, a).total_cmp(&strsim::jaro_winkler(given, b)));
+    let nearest = nearest.unwrap_or_default();
+    Fault::new(
+        Code::UnknownSetting,
+        format!("no {what} is named `{given}`"),
+    )
+    .with_hint(format!(
+        "did you mean `{nearest}`? `rung config show` lists them"
+    ))
+    .with(Detail::Nearest, nearest)
+}

@@ -1,0 +1,135 @@
+//! The project file, and whether the user has approved it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use rung_fault::{Code, Fault};
+use sha2::{Digest as _, Sha256};
+
+use super::layers::{Given, read_if_there};
+
+/// A project file as it was read.
+#[derive(Debug)]
+pub(crate) struct Project {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl Project {
+    /// The digest that an approval names: of the exact bytes.
+    pub(crate) fn digest(&self) -> String {
+        let digest = Sha256::digest(self.text.as_bytes());
+        let hex: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{}", hex.concat())
+    }
+}
+
+/// The nearest `rung.toml` at or above the current folder, never above the user's own folder.
+///
+/// Elsewhere on the disk the search goes up to the root. A file that belongs to somebody else is passed
+/// over: on a shared machine anybody can put one into a folder above ours.
+pub(super) fn find_project(given: &Given) -> Result<Option<Project>, Fault> {
+    for folder in given.folder.ancestors() {
+        let path = folder.join("rung.toml");
+        if is_ours(&path)
+            && let Some(text) = read_if_there(&path)?
+        {
+            return Ok(Some(Project { path, text }));
+        }
+        if Some(folder) == given.user_home.as_deref() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(unix)]
+fn is_ours(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = rustix::process::geteuid().as_raw();
+    fs::metadata(path).is_ok_and(|file| file.uid() == user)
+}
+
+#[cfg(not(unix))]
+fn is_ours(path: &Path) -> bool {
+    path.exists()
+}
+
+/// The approvals of this user: which file, with which bytes.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    path: PathBuf,
+    approved: BTreeMap<String, String>,
+}
+
+impl Trust {
+    /// Reads them.
+    pub(crate) fn of(given: &Given) -> Result<Self, Fault> {
+        let unknown = || {
+            Fault::new(
+                Code::InvalidSetting,
+                "the user's configuration folder is not known",
+            )
+            .with_hint("set HOME")
+        };
+        let path = given
+            .user_file()
+            .ok_or_else(unknown)?
+            .with_file_name("trust.toml");
+        let approved = match read_if_there(&path)? {
+            None => BTreeMap::new(),
+            Some(text) => toml::from_str(&text).map_err(|error| {
+                Fault::new(
+                    Code::InvalidSetting,
+                    format!("{}: {}", path.display(), error.message()),
+                )
+                .with_hint("remove the file and approve again with `rung config trust`")
+            })?,
+        };
+        Ok(Self { path, approved })
+    }
+
+    /// Whether the user approved this file as it is now.
+    pub(crate) fn approves(&self, project: &Project) -> bool {
+        self.approved.get(&name(project)) == Some(&project.digest())
+    }
+
+    /// Approves it, or takes the approval back.
+    pub(crate) fn set(&mut self, project: &Project, approve: bool) -> Result<(), Fault> {
+        if approve {
+            self.approved.insert(name(project), project.digest());
+        } else {
+            self.approved.remove(&name(project));
+        }
+        self.save().map_err(|error| {
+            Fault::new(
+                Code::StoreBroken,
+                format!("{}: {error}", self.path.display()),
+            )
+        })
+    }
+
+    /// Written aside and renamed: a crash leaves the old approvals or the new ones.
+    fn save(&self) -> std::io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder)?;
+        let aside = folder.join(format!("trust.toml.{}", std::process::id()));
+        let text = toml::to_string(&self.approved).map_err(std::io::Error::other)?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&aside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&aside, &self.path)
+    }
+}
+
+/// A project is known by the file's real place, whatever links led there.
+fn name(project: &Project) -> String {
+    let path = fs::canonicalize(&project.path).unwrap_or_else(|_| project.path.clone());
+    path.to_string_lossy().into_owned()
+}

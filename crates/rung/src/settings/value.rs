@@ -1,0 +1,150 @@
+//! What a setting can hold.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+/// The kind of value a setting takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Address,
+    Command,
+    Folder,
+    Folders,
+    Number { min: u64, max: u64 },
+    Switch,
+    Url,
+}
+
+/// A value of one of the kinds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Address(SocketAddr),
+    Command(Vec<String>),
+    Folder(PathBuf),
+    Folders(Vec<PathBuf>),
+    Number(u64),
+    Switch(bool),
+    Url(String),
+}
+
+/// What a file, a variable or a flag says, before it is understood.
+pub(crate) enum Raw {
+    Text(String),
+    Number(i64),
+    Switch(bool),
+    List(Vec<String>),
+    Other,
+}
+
+impl Kind {
+    /// Reads a value; relative folders lie in `base`. The error says what is expected.
+    pub(crate) fn read(self, raw: Raw, base: &Path) -> Result<Value, String> {
+        let folder = |text: &str| base.join(text);
+        match (self, raw) {
+            (Self::Address, Raw::Text(text)) => {
+                let address = text.parse().map(Value::Address);
+                address.map_err(|_| "an address and a port, as 127.0.0.1:7663".to_owned())
+            }
+            (Self::Command, Raw::List(words)) if !words.is_empty() => Ok(Value::Command(words)),
+            (Self::Command, _) => {
+                Err("a list of words, as [\"npx\", \"-y\", \"a-server\"]".to_owned())
+            }
+            (Self::Folder, Raw::Text(text)) if !text.is_empty() => Ok(Value::Folder(folder(&text))),
+            (Self::Folder, _) => Err("a folder".to_owned()),
+            (Self::Folders, Raw::List(list)) => Ok(Value::Folders(
+                list.iter().map(|text| folder(text)).collect(),
+            )),
+            (Self::Folders, _) => Err("a list of folders".to_owned()),
+            (Self::Number { min, max }, raw) => {
+                let number = match raw {
+                    Raw::Number(number) => u64::try_from(number).ok(),
+                    Raw::Text(text) => text.parse().ok(),
+                    _ => None,
+                };
+                let number = number.filter(|number| (min..=max).contains(number));
+                number
+                    .map(Value::Number)
+                    .ok_or_else(|| format!("a whole number from {min} to {max}"))
+            }
+            (Self::Switch, Raw::Switch(switch)) => Ok(Value::Switch(switch)),
+            (Self::Switch, _) => Err("true or false".to_owned()),
+            (Self::Url, Raw::Text(text))
+                if text.starts_with("http://") || text.starts_with("https://") =>
+            {
+                Ok(Value::Url(text))
+            }
+            (Self::Url, _) => Err("an address that begins with http:// or https://".to_owned()),
+            (Self::Address, _) => Err("an address and a port".to_owned()),
+        }
+    }
+
+    /// Reads a value from a variable or flag, where everything is text.
+    pub(crate) fn read_text(self, text: &str, base: &Path) -> Result<Value, String> {
+        let raw = match self {
+            Self::Command => Raw::List(text.split_whitespace().map(str::to_owned).collect()),
+            Self::Folders => Raw::List(
+                std::env::split_paths(text)
+                    .map(|path| path.to_string_lossy().into_owned())
+                    .collect(),
+            ),
+            Self::Switch => match text {
+                "true" => Raw::Switch(true),
+                "false" => Raw::Switch(false),
+                _ => Raw::Other,
+            },
+            Self::Address | Self::Folder | Self::Number { .. } | Self::Url => {
+                Raw::Text(text.to_owned())
+            }
+        };
+        self.read(raw, base)
+    }
+
+    /// The kind in words, for the reference.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Address => "address".to_owned(),
+            Self::Command => "list of words".to_owned(),
+            Self::Folder => "folder".to_owned(),
+            Self::Folders => "list of folders".to_owned(),
+            Self::Number { min, max } => format!("{min} to {max}"),
+            Self::Switch => "true or false".to_owned(),
+            Self::Url => "URL".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Command(words) => f.write_str(&words.join(" ")),
+            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Folders(paths) => {
+                let paths: Vec<_> = paths
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                f.write_str(&paths.join(", "))
+            }
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Switch(switch) => write!(f, "{switch}"),
+            Self::Url(url) => f.write_str(url),
+        }
+    }
+}
+
+impl Value {
+    /// The value for programs.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Address(_) | Self::Folder(_) | Self::Url(_) => json!(self.to_string()),
+            Self::Command(words) => json!(words),
+            Self::Folders(paths) => json!(paths),
+            Self::Number(number) => json!(number),
+            Self::Switch(switch) => json!(switch),
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! `rung.read`: any part of a result that was too large to be shown.
+#![allow(
+    clippy::doc_markdown,
+    reason = "these comments are the schema that agents read"
+)]
+
+use std::fmt::Write as _;
+
+use rung_fault::Fault;
+use rung_kv::{ResultStore, Stored, Summary};
+use rung_ladder::{
+    Binding, CursorKey, Handle, Measure, Path, Range, Reading, Selector, Window, json_bytes,
+    json_string_bytes, limits, read,
+};
+use rung_tool::{Answer, Call, Link, Tool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Reads parts of kept results.
+pub(crate) struct Read {
+    store: ResultStore,
+    key: CursorKey,
+}
+
+impl Read {
+    pub(crate) fn new(store: ResultStore, key: CursorKey) -> Self {
+        Self { store, key }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadInput {
+    /// The handle, or its rung:// address.
+    pub(crate) handle: String,
+    /// From next_cursor or previous_cursor; goes with limit_chars alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cursor: Option<String>,
+    /// Where in a JSON result: rows[3].body, rows[10:20], rows[*].id. Goes with any selector but cursor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    /// Characters to skip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) offset_chars: Option<u64>,
+    /// Characters to read.
+    #[schemars(range(min = 1, max = 16_384))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit_chars: Option<u64>,
+    /// Lines, as 10-40.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lines: Option<String>,
+    /// A regular expression: lists where it matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pattern: Option<String>,
+    /// A text: shows its first occurrence and what is around it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) q: Option<String>,
+    /// Characters before q.
+    #[schemars(range(max = 8_192))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) before_chars: Option<u64>,
+    /// Characters after q.
+    #[schemars(range(max = 8_192))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) after_chars: Option<u64>,
+}
+
+/// What was read. `text` is the part itself; the other members say which part it is.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ReadOutput {
+    handle: String,
+    content_type: String,
+    size_bytes: u64,
+    /// Absent where the result is not text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_chars: Option<u64>,
+    digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<WindowOutput>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    items: Option<ItemsOutput>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hits: Option<Vec<HitOutput>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct WindowOutput {
+    start_chars: u64,
+    end_chars: u64,
+    limit_chars: u64,
+    size_chars: u64,
+    /// Whether this is all of it.
+    complete: bool,
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    found: Option<MatchOutput>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct MatchOutput {
+    start_chars: u64,
+    end_chars: u64,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct ItemsOutput {
+    first: u64,
+    returned: u64,
+    original: u64,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct HitOutput {
+    line: u64,
+    start_chars: u64,
+    end_chars: u64,
+    text: String,
+}
+
+impl Tool for Read {
+    const NAME: &'static str = "rung.read";
+    const TITLE: &'static str = "Read a kept result";
+    const DESCRIPTION: &'static str = "Reads part of a result that was cut: pass the handle from meta.handle. Without a selector \
+         it begins at the start; next_cursor goes on. Nothing is lost: reading to the end gives every byte.";
+    type Input = ReadInput;
+    type Output = ReadOutput;
+    type Error = Fault;
+
+    async fn run(&self, call: &Call, input: ReadInput) -> Result<Answer<ReadOutput>, Fault> {
+        let (handle, cursor) = parse_handle(&input)?;
+        let stored = self.store.open(&call.permit, &handle)?;
+        let summary = stored.summary();
+        let selects = cursor.is_some() || input.selects() || input.limit_chars.is_some();
+        if summary.chars.is_none() && !selects {
+            return Ok(ReadOutput::of(&handle, &summary).into());
+        }
+        let selector = match &cursor {
+            Some(_) if input.selects() => {
+                let why = "cursor goes with nothing but limit_chars";
+                return Err(rung_ladder::Error::WindowInvalid(why).into());
+            }
+            Some(cursor) => {
+                let binding = bind(&handle, &summary, call);
+                let mut position = self.key.open(cursor, &binding.as_ref())?;
+                if let Some(limit_chars) = input.limit_chars {
+                    position.limit_chars = limit_chars;
+                }
+                position.selector()?
+            }
+            None => input.selector()?,
+        };
+        self.fitting(call, &handle, &stored, &selector)
+    }
+}
+
+impl Read {
+    /// Reads as much as the budget holds: the text goes out once as content and once structured.
+    fn fitting(
+        &self,
+        call: &Call,
+        handle: &Handle,
+        stored: &Stored,
+        selector: &Selector,
+    ) -> Result<Answer<ReadOutput>, Fault> {
+        let copies = 1 + usize::from(call.rendering.structured);
+        let mut room = call.budget.max_bytes.saturating_sub(ENVELOPE_BYTES) / copies;
+        loop {
+            let reading = read(stored, selector, room)?;
+            let answer = self.answer(call, handle, &stored.summary(), reading);
+            let text_bytes = answer.text.as_deref().map_or(0, json_string_bytes);
+            let data_bytes = json_bytes(&answer.data, Measure::Bare) * (copies - 1);
+            let bytes = text_bytes + data_bytes + ENVELOPE_BYTES;
+            match bytes.checked_sub(call.budget.max_bytes) {
+                None | Some(0) => return Ok(answer),
+                Some(_) if room == 0 => {
+                    let max_bytes = call.budget.max_bytes;
+                    return Err(rung_ladder::Error::BudgetTooSmall { max_bytes }.into());
+                }
+                // What surrounds the text is larger than was set aside; the text gives way.
+                Some(over) => room = room.saturating_sub(over.div_ceil(copies).max(64)),
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        call: &Call,
+        handle: &Handle,
+        summary: &Summary,
+        reading: Reading,
+    ) -> Answer<ReadOutput> {
+        let binding = bind(handle, summary, call);
+        let seal = |position| self.key.seal(&binding.as_ref(), &position).into_string();
+        let mut output = ReadOutput {
+            next_cursor: reading.next().map(seal),
+            previous_cursor: reading.previous().map(seal),
+            ..ReadOutput::of(handle, summary)
+        };
+        let text = match reading {
+            Reading::Text { path, window, .. } => {
+                output.path = named(&path);
+                output.window = Some(WindowOutput::from(&window));
+                window.text
+            }
+            Reading::Items {
+                path,
+                text,
+                first,
+                returned,
+                original,
+                ..
+            } => {
+                output.path = named(&path);
+                output.items = Some(ItemsOutput {
+                    first,
+                    returned,
+                    original,
+                });
+                text
+            }
+            Reading::Hits { path, hits, .. } => {
+                output.path = named(&path);
+                let mut text = String::new();
+                for hit in &hits {
+                    let _ = writeln!(text, "{}: {}", hit.line, hit.text);
+                }
+                output.hits = Some(hits.into_iter().map(HitOutput::from).collect());
+                text
+            }
+        };
+        // A text-only reader gets the same facts in one line of JSON before the text.
+        let header = serde_json::to_value(&output).unwrap_or_default();
+        let next = output.next_cursor.as_ref().map(|cursor| {
+            let arguments = json!({"handle": handle.to_string(), "cursor": cursor});
+            format!("next {} {arguments}\n", Self::NAME)
+        });
+        let links = output.next_cursor.iter().map(|cursor| Link {
+            uri: format!("{}?cursor={cursor}", handle.uri()),
+            name: "the next part".to_owned(),
+            mime_type: "text/plain".to_owned(),
+        });
+        Answer {
+            links: links.collect(),
+            text: Some(format!(
+                "{}\n{}{text}",
+                header_line(header),
+                next.unwrap_or_default()
+            )),
+            data: match output.hits {
+                // The hits are structured already.
+                Some(_) => output,
+                None => ReadOutput {
+                    text: Some(text),
+                    ..output
+                },
+            },
+        }
+    }
+}
+
+/// What stands around the text in a reply, beyond the header that is measured.
+const ENVELOPE_BYTES: usize = 700;
+
+/// The header leaves out what the `next` line and the listed hits say.
+fn header_line(mut header: serde_json::Value) -> serde_json::Value {
+    if let Some(members) = header.as_object_mut() {
+        members.shift_remove("hits");
+        members.shift_remove("next_cursor");
+    }
+    header
+}
+
+/// A handle may be an address, and an address may carry a cursor.
+fn parse_handle(input: &ReadInput) -> Result<(Handle, Option<String>), Fault> {
+    let (handle, inside) = match input.handle.split_once("?cursor=") {
+        Some((handle, cursor)) => (handle, Some(cursor.to_owned())),
+        None => (input.handle.as_str(), None),
+    };
+    let handle = handle.parse::<Handle>()?;
+    match (inside, &input.cursor) {
+        (Some(_), Some(_)) => {
+            Err(rung_ladder::Error::WindowInvalid("two cursors were given").into())
+        }
+        (inside, given) => Ok((handle, inside.or_else(|| given.clone()))),
+    }
+}
+
+impl ReadInput {
+    /// Whether it says which part; a limit alone says only how much.
+    fn selects(&self) -> bool {
+        self.path.is_some()
+            || self.offset_chars.is_some()
+            || self.lines.is_some()
+            || self.pattern.is_some()
+            || self.q.is_some()
+            || self.before_chars.is_some()
+            || self.after_chars.is_some()
+    }
+
+    fn selector(&self) -> Result<Selector, Fault> {
+        let invalid = |why| Fault::from(rung_ladder::Error::WindowInvalid(why));
+        let by_offset = self.offset_chars.is_some() || self.limit_chars.is_some();
+        let ways = [
+            by_offset,
+            self.lines.is_some(),
+            self.pattern.is_some(),
+            self.q.is_some(),
+        ];
+        if ways.into_iter().filter(|way| *way).count() > 1 {
+            return Err(invalid("several ways of selecting were mixed"));
+        }
+        if self.q.is_none() && (self.before_chars.is_some() || self.after_chars.is_some()) {
+            return Err(invalid("before_chars and after_chars require q"));
+        }
+        let path: Path = self.path.as_deref().unwrap_or_default().parse()?;
+        let limit_chars = self.limit_chars.unwrap_or(limits::WINDOW_CHARS);
+        let range = if let Some(lines) = &self.lines {
+            let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+            let number = |text: &str| text.trim().parse().ok();
+            let (Some(first), Some(last)) = (number(first), number(last)) else {
+                return Err(invalid(
+                    "lines are two numbers with a dash between, as 10-40",
+                ));
+            };
+            Range::Lines { first, last }
+        } else if let Some(pattern) = &self.pattern {
+            Range::Pattern {
+                pattern: pattern.clone(),
+                offset_chars: 0,
+            }
+        } else if let Some(q) = &self.q {
+            Range::Match {
+                q: q.clone(),
+                before_chars: self.before_chars.unwrap_or(limits::CONTEXT_CHARS),
+                after_chars: self.after_chars.unwrap_or(limits::CONTEXT_CHARS),
+            }
+        } else if self.path.is_some() && self.offset_chars.is_none() {
+            // What a path leads to is shown by whole items where it has items.
+            Range::Items {
+                first: 0,
+                limit_chars,
+            }
+        } else {
+            Range::Chars {
+                offset_chars: self.offset_chars.unwrap_or(0),
+                limit_chars,
+            }
+        };
+        Ok(Selector { path, range })
+    }
+}
+
+impl ReadOutput {
+    fn of(handle: &Handle, summary: &Summary) -> Self {
+        Self {
+            handle: handle.to_string(),
+            content_type: summary.content_type.clone(),
+            size_bytes: summary.bytes,
+            size_chars: summary.chars,
+            digest: summary.digest.clone(),
+            path: None,
+            window: None,
+            items: None,
+            hits: None,
+            next_cursor: None,
+            previous_cursor: None,
+            text: None,
+        }
+    }
+}
+
+impl From<&Window> for WindowOutput {
+    fn from(window: &Window) -> Self {
+        Self {
+            start_chars: window.start_chars,
+            end_chars: window.end_chars,
+            limit_chars: window.limit_chars,
+            size_chars: window.size_chars,
+            complete: window.complete(),
+            found: window.found.map(|(start_chars, end_chars)| MatchOutput {
+                start_chars,
+                end_chars,
+            }),
+        }
+    }
+}
+
+impl From<rung_ladder::Found> for HitOutput {
+    fn from(found: rung_ladder::Found) -> Self {
+        Self {
+            line: found.line,
+            start_chars: found.start_chars,
+            end_chars: found.end_chars,
+            text: found.text,
+        }
+    }
+}
+
+/// The root has no name.
+fn named(path: &Path) -> Option<String> {
+    (!path.segments().is_empty()).then(|| path.to_string())
+}
+
+/// What a cursor of this result is bound to. The path travels inside the cursor.
+struct Bound {
+    subject: String,
+    digest: String,
+    grant: String,
+}
+
+fn bind(handle: &Handle, summary: &Summary, call: &Call) -> Bound {
+    let permit = &call.permit;
+    Bound {
+        subject: handle.to_string(),
+        digest: summary.digest.clone(),
+        // A name has no control characters, so the two cannot run together.
+        grant: format!("{}\0{}", permit.caller(), permit.grant()),
+    }
+}
+
+impl Bound {
+    fn as_ref(&self) -> Binding<'_> {
+        Binding {
+            subject: &self.subject,
+            field: "",
+            digest: &self.digest,
+            grant: &self.grant,
+        }
+    }
+}

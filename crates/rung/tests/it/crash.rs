@@ -1,0 +1,93 @@
+//! Killed without warning: an acknowledged handle reads back whole, and nothing else is there.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn killed_while_storing_an_acknowledged_handle_reads_back_whole() {
+    let sandbox = Sandbox::new();
+    let content = "0123456789abcdef\n".repeat(700_000);
+    let path = sandbox.write("project/content", &content);
+    let binary = env!("CARGO_BIN_EXE_rung");
+    // Stores one result after another, and says each handle as soon as it has it.
+    let script = format!(
+        "while :; do {binary} result store --quiet {}; done",
+        path.display()
+    );
+    let mut acknowledged = Vec::new();
+    let rounds: u64 = std::env::var("CRASH_ROUNDS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(12);
+    for round in 0..rounds {
+        let mut shell = std::process::Command::new("sh");
+        let world = sandbox.command();
+        shell.env_clear();
+        for (name, value) in world.get_envs() {
+            if let Some(value) = value {
+                shell.env(name, value);
+            }
+        }
+        shell
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir(world.get_current_dir().unwrap());
+        // A group of its own, so that the shell and whatever it runs die together.
+        std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+        let mut shell = shell
+            .args(["-c", &script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let group = rustix::process::Pid::from_child(&shell);
+        let lines = BufReader::new(shell.stdout.take().unwrap());
+        let killer = std::thread::spawn(move || {
+            // Another moment each round, from the first instant to well into a write.
+            let until = Instant::now() + Duration::from_millis(20 + 37 * round);
+            std::thread::sleep(until - Instant::now());
+            rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        });
+        for line in lines.lines() {
+            let line = line.unwrap();
+            // A line that was cut off by the kill was not acknowledged.
+            if line.len() == 30 {
+                acknowledged.push(line);
+            }
+        }
+        killer.join().unwrap();
+        shell.wait().unwrap();
+    }
+    assert!(!acknowledged.is_empty(), "some were acknowledged");
+
+    let list: serde_json::Value =
+        serde_json::from_str(&sandbox.ok(&["result", "list", "--json"])).unwrap();
+    let listed = list.as_array().unwrap();
+    for handle in &acknowledged {
+        let entry = listed
+            .iter()
+            .find(|entry| entry["handle"] == handle.as_str());
+        let entry = entry.unwrap_or_else(|| panic!("{handle} was acknowledged and is gone"));
+        assert_eq!(entry["size_bytes"], content.len());
+    }
+    // Everything that is listed is whole, acknowledged or not: the digest says so for the record, and the
+    // ends of the text for the chunks.
+    let end = (content.len() - 17).to_string();
+    for entry in listed {
+        assert_eq!(entry["digest"], listed[0]["digest"]);
+        let handle = entry["handle"].as_str().unwrap();
+        assert_eq!(
+            sandbox.read(&[handle, "--offset-chars", &end])["text"],
+            "0123456789abcdef\n"
+        );
+        let found = sandbox.read(&[handle, "--pattern", "[^0-9a-f\n]"]);
+        assert_eq!(
+            found["error"]["code"], "query_not_found",
+            "every chunk is there"
+        );
+    }
+    // And the store goes on working.
+    let after = sandbox.store("text/plain", "after the crash");
+    assert_eq!(sandbox.read(&[&after])["text"], "after the crash");
+}

@@ -1,0 +1,17 @@
+//! The real executable, from the outside. One behaviour a file.
+#![allow(clippy::unwrap_used)]
+
+mod bounds;
+mod completions;
+mod concurrency;
+mod config_show;
+mod config_trust;
+mod crash;
+mod full_disk;
+mod handles;
+mod help;
+mod readers;
+mod readme;
+mod reference;
+mod sandbox;
+mod selectors;

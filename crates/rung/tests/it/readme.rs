@@ -1,0 +1,55 @@
+//! What the README tells a newcomer to type, works.
+
+use std::process::Command;
+
+use crate::sandbox::{Sandbox, repository, run};
+
+/// Every `console` block is run as one script, line by line, and each shown line of output must come.
+#[test]
+fn the_readme_works() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let blocks: Vec<&str> = readme
+        .split("```console\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(!blocks.is_empty(), "the README shows nothing to run");
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_rung"))
+        .parent()
+        .unwrap();
+    for block in blocks {
+        let sandbox = Sandbox::new();
+        let mut script = String::from("set -e\n");
+        let mut expected = Vec::new();
+        for line in block.lines() {
+            match line.strip_prefix("$ ") {
+                // Building is what the test run has done; what was built is on the path.
+                Some(command) if command.starts_with("cargo ") => {}
+                Some(command) => {
+                    script.push_str(command);
+                    script.push('\n');
+                }
+                None => expected.push(line),
+            }
+        }
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &script])
+            .env_clear()
+            .env("HOME", sandbox.home())
+            .env("RUNG_HOME", sandbox.data())
+            .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+            .current_dir(repository());
+        let ran = run(&mut shell);
+        assert_eq!(ran.status, 0, "{script}\n{}{}", ran.stdout, ran.stderr);
+        for line in expected {
+            // `…` stands for what differs from run to run.
+            let mut rest = ran.stdout.as_str();
+            for part in line.split('…') {
+                let at = rest.find(part);
+                let at = at.unwrap_or_else(|| panic!("{line:?} is not in\n{}", ran.stdout));
+                rest = &rest[at + part.len()..];
+            }
+        }
+    }
+}

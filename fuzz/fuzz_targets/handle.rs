@@ -1,0 +1,15 @@
+//! A handle has one text: what parses, prints as it was or as its address was.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rung_ladder::{Handle, head};
+
+fuzz_target!(|data: &str| {
+    if let Ok(handle) = data.parse::<Handle>() {
+        assert!(data == handle.to_string() || data == handle.uri());
+    }
+    // Prose is cut on a character, within its bytes, wherever handles stand in it.
+    for max_bytes in [0, 1, 7, 30, 100] {
+        assert!(data.starts_with(head(data, max_bytes)));
+    }
+});

@@ -1,0 +1,30 @@
+//! Any selector on any document ends, within its bytes, and every cursor leads on.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rung_ladder::{Range, Reading, Selector, json_string_bytes, read};
+
+fuzz_target!(|data: (&str, &str, &str, u8, u16, u16)| {
+    let (doc, path, words, way, first, second) = data;
+    let (first, second) = (u64::from(first), u64::from(second));
+    let Ok(path) = path.parse() else { return };
+    let range = match way % 5 {
+        0 => Range::Chars { offset_chars: first, limit_chars: second },
+        1 => Range::Lines { first, last: second },
+        2 => Range::Items { first, limit_chars: second },
+        3 => Range::Match { q: words.to_owned(), before_chars: first, after_chars: second },
+        _ => Range::Pattern { pattern: words.to_owned(), offset_chars: first },
+    };
+    let mut selector = Selector { path, range };
+    let max_bytes = 4_000;
+    for _ in 0..64 {
+        let Ok(reading) = read(doc, &selector, max_bytes) else { return };
+        match &reading {
+            Reading::Text { window, .. } => assert!(json_string_bytes(&window.text) - 2 <= max_bytes),
+            Reading::Items { text, .. } => assert!(json_string_bytes(text) - 2 <= max_bytes),
+            Reading::Hits { hits, .. } => assert!(!hits.is_empty()),
+        }
+        let Some(next) = reading.next() else { return };
+        selector = next.selector().expect("our own position");
+    }
+});

@@ -1,0 +1,244 @@
+//! `cargo xtask test`: one step after another, each told apart as passed, failed or not run.
+
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::docs;
+
+/// How a step ended.
+enum End {
+    Passed,
+    Failed(String),
+    /// Something it needs is not here and could not be had.
+    NotRun(String),
+}
+
+struct Steps {
+    ended: Vec<(&'static str, End, f32)>,
+}
+
+/// Programs of cargo's that are installed by name where they are missing.
+const TOOLS: [(&str, &str); 3] = [
+    ("nextest", "cargo-nextest"),
+    ("deny", "cargo-deny"),
+    ("fuzz", "cargo-fuzz"),
+];
+
+/// Seconds for which the long run fuzzes each target.
+const FUZZ_SECONDS: u32 = 60;
+
+/// Runs the steps and says how each ended.
+pub(crate) fn test(long: bool) -> ExitCode {
+    let mut steps = Steps { ended: Vec::new() };
+    let missing = install_missing();
+    let has = |tool: &str| !missing.contains(&tool);
+
+    steps.step("format", || cargo(&["fmt", "--all", "--check"]));
+    steps.step("lints", || {
+        cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "--deny",
+            "warnings",
+        ])
+    });
+    steps.needs(
+        "dependencies",
+        has("deny"),
+        "cargo-deny could not be installed",
+        || {
+            cargo(&[
+                "deny",
+                "--log-level",
+                "error",
+                "check",
+                "bans",
+                "licenses",
+                "sources",
+            ])
+        },
+    );
+    steps.step("docs", || {
+        let mut doc = command("cargo");
+        doc.args([
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+            "--quiet",
+        ]);
+        run(doc.env("RUSTDOCFLAGS", "--deny warnings"))?;
+        docs::check()
+    });
+    steps.needs(
+        "tests",
+        has("nextest"),
+        "cargo-nextest could not be installed",
+        || cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]),
+    );
+    steps.step("doc tests", || {
+        cargo(&["test", "--doc", "--workspace", "--quiet"])
+    });
+    steps.needs(
+        "fuzz targets",
+        has("fuzz"),
+        "cargo-fuzz could not be installed",
+        || fuzz(&["build"]),
+    );
+    if long {
+        steps.long(has("fuzz"));
+    }
+    steps.finish()
+}
+
+impl Steps {
+    fn long(&mut self, has_fuzz: bool) {
+        self.step("properties, at length", || {
+            let mut tests = command("cargo");
+            tests.args([
+                "nextest",
+                "run",
+                "--package",
+                "rung-ladder",
+                "--test",
+                "prop",
+            ]);
+            run(tests.env("PROP_FACTOR", "20"))
+        });
+        self.step("crashes, at length", || {
+            let mut tests = command("cargo");
+            tests.args(["nextest", "run", "--package", "rung", "crash"]);
+            run(tests.env("CRASH_ROUNDS", "100"))
+        });
+        self.needs(
+            "fuzzing",
+            has_fuzz,
+            "cargo-fuzz could not be installed",
+            || {
+                let listed = fuzz_command(&["list"]).output()?;
+                for target in String::from_utf8(listed.stdout)?.lines() {
+                    let seconds = format!("-max_total_time={FUZZ_SECONDS}");
+                    fuzz(&["run", target, "--", &seconds, "-verbosity=0"])?;
+                }
+                Ok(())
+            },
+        );
+        self.step("benchmarks", || {
+            let mut bench = command("cargo");
+            run(bench
+                .args(["run", "--release", "--quiet"])
+                .current_dir("bench"))
+        });
+    }
+
+    fn step(&mut self, name: &'static str, run: impl FnOnce() -> Result<()>) {
+        println!("\n=== {name}");
+        let started = Instant::now();
+        let end = match run() {
+            Ok(()) => End::Passed,
+            Err(error) => End::Failed(format!("{error:#}")),
+        };
+        self.ended
+            .push((name, end, started.elapsed().as_secs_f32()));
+    }
+
+    fn needs(
+        &mut self,
+        name: &'static str,
+        there: bool,
+        why: &str,
+        run: impl FnOnce() -> Result<()>,
+    ) {
+        if there {
+            self.step(name, run);
+        } else {
+            self.ended.push((name, End::NotRun(why.to_owned()), 0.0));
+        }
+    }
+
+    /// What was not run is said plainly; where nobody reads it, it is a failure.
+    fn finish(self) -> ExitCode {
+        let unattended = std::env::var_os("CI").is_some();
+        let mut good = true;
+        println!();
+        for (name, end, seconds) in &self.ended {
+            match end {
+                End::Passed => println!("passed   {seconds:6.1} s  {name}"),
+                End::Failed(why) => {
+                    good = false;
+                    println!("FAILED   {seconds:6.1} s  {name}: {why}");
+                }
+                End::NotRun(why) => {
+                    good &= !unattended;
+                    println!("NOT RUN            {name}: {why}");
+                }
+            }
+        }
+        if good {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Installs what is missing; gives the names of what still is.
+fn install_missing() -> Vec<&'static str> {
+    let installed = |tool: &str| {
+        let version = command("cargo").args([tool, "--version"]).output();
+        version.is_ok_and(|output| output.status.success())
+    };
+    TOOLS
+        .iter()
+        .filter(|(tool, package)| {
+            if installed(tool) {
+                return false;
+            }
+            println!("=== installing {package}");
+            cargo(&["install", "--locked", "--quiet", package]).is_err() || !installed(tool)
+        })
+        .map(|(tool, _)| *tool)
+        .collect()
+}
+
+/// The one toolchain there is, with what the fuzzer needs of an unstable one unlocked.
+fn fuzz_command(args: &[&str]) -> Command {
+    let mut fuzz = command("cargo");
+    fuzz.arg("fuzz").args(args).env("RUSTC_BOOTSTRAP", "1");
+    fuzz
+}
+
+fn fuzz(args: &[&str]) -> Result<()> {
+    run(&mut fuzz_command(args))
+}
+
+fn cargo(args: &[&str]) -> Result<()> {
+    run(command("cargo").args(args))
+}
+
+/// A command that does not inherit what the cargo that runs us has set for us.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .with_context(|| format!("{program} could not be started"))?;
+    if !status.success() {
+        bail!("{program} ended with {status}");
+    }
+    Ok(())
+}
