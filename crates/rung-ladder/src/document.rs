@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::text::{chars_in, is_char_start};
+use crate::text::{chars_in, lines_in, nth_char};
 use crate::{Error, Result};
 
 /// A place in a text whose three coordinates are known.
@@ -20,6 +20,18 @@ pub struct Mark {
     pub chars: u64,
     /// Line breaks before it.
     pub lines: u64,
+}
+
+impl Mark {
+    /// The place behind `bytes`, which follow this one.
+    #[must_use]
+    pub fn behind(self, bytes: &[u8]) -> Self {
+        Self {
+            bytes: self.bytes + bytes.len() as u64,
+            chars: self.chars + chars_in(bytes),
+            lines: self.lines + lines_in(bytes),
+        }
+    }
 }
 
 /// Some bytes of a document, borrowed from it or shared with whoever read them.
@@ -325,14 +337,10 @@ pub(crate) fn find_char<D: Document + ?Sized>(doc: &D, chars: u64) -> Result<Mar
         if piece.is_empty() {
             return Ok(mark);
         }
-        let inside = chars_in(&piece);
-        // The code point after the wanted one must begin here for the wanted one to be here whole,
-        // but only its own beginning is needed.
-        if mark.chars + inside > chars {
-            let skip = nth_char(&piece, chars - mark.chars);
-            return Ok(advance(mark, &piece[..skip]));
+        match nth_char(&piece, chars - mark.chars) {
+            Ok(skip) => return Ok(mark.behind(&piece[..skip])),
+            Err(_) => mark = mark.behind(&piece),
         }
-        mark = advance(mark, &piece);
     }
 }
 
@@ -348,28 +356,9 @@ pub(crate) fn find_line<D: Document + ?Sized>(doc: &D, lines: u64) -> Result<Mar
         let end = memchr::memchr_iter(b'\n', &piece)
             .nth(wanted)
             .map_or(piece.len(), |at| at + 1);
-        mark = advance(mark, &piece[..end]);
+        mark = mark.behind(&piece[..end]);
     }
     Ok(mark)
-}
-
-pub(crate) fn advance(mark: Mark, passed: &[u8]) -> Mark {
-    Mark {
-        bytes: mark.bytes + passed.len() as u64,
-        chars: mark.chars + chars_in(passed),
-        lines: mark.lines + crate::text::lines_in(passed),
-    }
-}
-
-/// The offset at which code point `n` of `bytes` begins.
-fn nth_char(bytes: &[u8], n: u64) -> usize {
-    let n = usize::try_from(n).unwrap_or(usize::MAX);
-    bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| is_char_start(**byte))
-        .nth(n)
-        .map_or(bytes.len(), |(at, _)| at)
 }
 
 /// Up to `chars` code points from `mark` on.
@@ -386,13 +375,17 @@ pub(crate) fn take_chars<D: Document + ?Sized>(
             break;
         }
         // A code point may go on in the next piece, so stop where one more would begin.
-        let end = nth_char(&piece, left);
-        bytes.extend_from_slice(&piece[..end]);
-        if end < piece.len() {
-            break;
+        match nth_char(&piece, left) {
+            Ok(end) => {
+                bytes.extend_from_slice(&piece[..end]);
+                break;
+            }
+            Err(inside) => {
+                bytes.extend_from_slice(&piece);
+                left -= inside;
+                at += piece.len() as u64;
+            }
         }
-        left -= chars_in(&piece);
-        at += piece.len() as u64;
     }
     String::from_utf8(bytes).map_err(|_| Error::NotText.into())
 }

@@ -7,7 +7,7 @@
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::budget::limits;
-use crate::document::{Document, Mark, advance};
+use crate::document::{Document, Mark};
 use crate::text::{chars_in, is_char_start};
 use crate::{Error, Result};
 
@@ -85,7 +85,7 @@ impl Search {
                     at = slide(&mut base, &mut buffer, found.start);
                 }
                 Some(found) => {
-                    let start = advance(base, &buffer[..found.start]);
+                    let start = base.behind(&buffer[..found.start]);
                     let end_chars = start.chars + chars_in(&buffer[found.clone()]);
                     if !visit(Hit { start, end_chars }) {
                         return Ok(());
@@ -129,7 +129,7 @@ fn slide(base: &mut Mark, buffer: &mut Vec<u8>, to: usize) -> usize {
     while start < to && !is_char_start(buffer[start]) {
         start += 1;
     }
-    *base = advance(*base, &buffer[..start]);
+    *base = base.behind(&buffer[..start]);
     buffer.drain(..start);
     to - start
 }

@@ -41,18 +41,50 @@ pub fn head(text: &str, max_bytes: usize) -> &str {
 
 /// The code points of `bytes` that begin in it; exact for any slice of UTF-8.
 pub(crate) fn chars_in(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .map(|byte| u64::from(is_char_start(*byte)))
-        .sum()
-}
-
-/// Whether a code point begins at this byte of UTF-8.
-pub(crate) fn is_char_start(byte: u8) -> bool {
-    byte & 0b1100_0000 != 0b1000_0000
+    count(bytes, is_char_start)
 }
 
 /// The line breaks in `bytes`.
 pub(crate) fn lines_in(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
+    count(bytes, |byte| byte == b'\n')
+}
+
+/// How many of `bytes` are as asked. Sums of a byte each, so that the compiler counts many at once.
+fn count(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> u64 {
+    let few = |few: &[u8]| few.iter().map(|byte| u8::from(is_one(*byte))).sum::<u8>();
+    bytes
+        .chunks(usize::from(u8::MAX))
+        .map(|chunk| u64::from(few(chunk)))
+        .sum()
+}
+
+/// Where code point `n` of `bytes` begins, or how many there are if that is too few.
+pub(crate) fn nth_char(bytes: &[u8], n: u64) -> Result<usize, u64> {
+    let mut before = 0;
+    for (block, bytes) in bytes.chunks(NTH_BLOCK_BYTES).enumerate() {
+        let inside = chars_in(bytes);
+        if before + inside <= n {
+            before += inside;
+            continue;
+        }
+        let starts = bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| is_char_start(**byte));
+        let skip = usize::try_from(n - before).expect("less than a block");
+        let (at, _) = starts
+            .skip(skip)
+            .next()
+            .expect("the block has more than that");
+        return Ok(block * NTH_BLOCK_BYTES + at);
+    }
+    Err(before)
+}
+
+/// Blocks that are counted before one of them is looked into.
+const NTH_BLOCK_BYTES: usize = 1 << 10;
+
+/// Whether a code point begins at this byte of UTF-8.
+pub(crate) fn is_char_start(byte: u8) -> bool {
+    byte & 0b1100_0000 != 0b1000_0000
 }

@@ -1,6 +1,6 @@
 //! A result on its way in, with memory that does not grow with it.
 
-use rung_ladder::Handle;
+use rung_ladder::{Handle, Mark};
 use sha2::{Digest, Sha256};
 
 use super::record::{CHUNK_BYTES, CHUNK_HEADER_BYTES, Key, Owner, Record, chunk_key, number};
@@ -26,8 +26,8 @@ pub struct Incoming<'s> {
     bytes: u64,
     digest: Sha256,
     text: Text,
-    /// Code points and line breaks before `batch`.
-    before: (u64, u64),
+    /// Where `batch` begins.
+    before: Mark,
 }
 
 impl<'s> Incoming<'s> {
@@ -46,7 +46,7 @@ impl<'s> Incoming<'s> {
             bytes: 0,
             digest: Sha256::new(),
             text,
-            before: (0, 0),
+            before: Mark::default(),
         }
     }
 
@@ -86,7 +86,7 @@ impl<'s> Incoming<'s> {
             body: 0,
             content_type: std::mem::take(&mut self.content_type),
             bytes: self.bytes,
-            chars: text.then_some(after.0),
+            chars: text.then_some(after.chars),
             digest: format!(
                 "sha256:{}",
                 data_encoding::HEXLOWER.encode(&self.digest.clone().finalize())
@@ -123,25 +123,19 @@ impl<'s> Incoming<'s> {
         Ok(())
     }
 
-    /// The rows of `batch`, and the code points and line breaks behind it.
-    fn rows(&self, batch: &[u8]) -> (Vec<Vec<u8>>, (u64, u64)) {
-        let (mut chars, mut lines) = self.before;
+    /// The rows of `batch`, and where it ends.
+    fn rows(&self, batch: &[u8]) -> (Vec<Vec<u8>>, Mark) {
+        let mut mark = self.before;
         let rows = batch.chunks(CHUNK_BYTES).map(|chunk| {
             let mut row = Vec::with_capacity(CHUNK_HEADER_BYTES + chunk.len());
-            row.extend(chars.to_be_bytes());
-            row.extend(lines.to_be_bytes());
+            row.extend(mark.chars.to_be_bytes());
+            row.extend(mark.lines.to_be_bytes());
             row.extend(chunk);
-            if self.text.valid {
-                chars += chunk
-                    .iter()
-                    .map(|b| u64::from(b & 0xC0 != 0x80))
-                    .sum::<u64>();
-                lines += chunk.iter().map(|b| u64::from(*b == b'\n')).sum::<u64>();
-            }
+            mark = mark.behind(chunk);
             row
         });
         let rows = rows.collect();
-        (rows, (chars, lines))
+        (rows, mark)
     }
 
     /// Puts rows behind those on disk, under a number of their own, and says that we are alive.
