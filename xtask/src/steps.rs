@@ -115,6 +115,11 @@ impl Steps {
             tests.args(["nextest", "run", "--package", "rung", "crash"]);
             run(tests.env("CRASH_ROUNDS", "100"))
         });
+        self.step("soak", || {
+            let mut tests = command("cargo");
+            tests.args(["nextest", "run", "--package", "rung", "soak"]);
+            run(tests.env("SOAK_SECONDS", "120"))
+        });
         self.needs(
             "fuzzing",
             has_fuzz,

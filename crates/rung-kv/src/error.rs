@@ -21,8 +21,8 @@ pub enum Error {
         /// What may be kept.
         max_bytes: u64,
     },
-    /// A result that came in so slowly that its parts were swept away.
-    #[error("the result took too long to come in and was given up")]
+    /// A result of which a part was lost on its way in, or that came in too slowly.
+    #[error("the result did not come in whole and was given up")]
     ResultAbandoned,
     /// No room on the disk.
     #[error("the disk is full; nothing was stored")]
@@ -92,8 +92,16 @@ impl Coded for Error {
                 "use the version of rung that wrote it, or another folder with RUNG_HOME"
                     .to_owned(),
             ),
+            Self::File { .. } => {
+                Some("see to the folder's permissions, or use another with RUNG_HOME".to_owned())
+            }
+            Self::ResultAbandoned => Some("store it again".to_owned()),
             Self::Ladder(error) => error.hint(),
-            _ => None,
+            Self::Open
+            | Self::Engine(_)
+            | Self::Corrupt(_)
+            | Self::Source(_)
+            | Self::NoRandomness => None,
         }
     }
 }

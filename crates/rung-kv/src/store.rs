@@ -56,7 +56,7 @@ pub(crate) struct Tables {
     pub(crate) chunks: Table,
     /// Expiry, row of `results` → nothing.
     pub(crate) expiry: Table,
-    /// Caller, expiry, row of `results` → nothing.
+    /// Caller, body → row of `results`.
     pub(crate) queue: Table,
     /// Caller → bytes kept.
     pub(crate) usage: Table,
@@ -78,34 +78,14 @@ impl Store {
         // Readers of processes that were killed would pin old pages for ever.
         env.clear_stale_readers()?;
         let gate = RwLock::new(());
-        let tables = retrying(&env, &gate, || {
-            let txn = env.write_txn()?;
-            let opened = env.create_databases_and_commit(txn, |opener, txn| {
-                let mut table = |name| opener.create_database::<Bytes, Bytes>(txn, Some(name));
-                let tables = [
-                    table("meta")?,
-                    table("results")?,
-                    table("chunks")?,
-                    table("expiry")?,
-                    table("queue")?,
-                    table("usage")?,
-                    table("pending")?,
-                ];
-                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
-            })?;
-            let [meta, results, chunks, expiry, queue, usage, pending] = opened.unwrap_commit();
-            Ok(Tables {
-                meta,
-                results,
-                chunks,
-                expiry,
-                queue,
-                usage,
-                pending,
-            })
-        })?;
+        // Before anything is written: what we cannot read, we leave as it is.
+        retrying(&env, &gate, || check_format(&env))?;
+        let tables = retrying(&env, &gate, || create_tables(&env))?;
         let store = Self { env, gate, tables };
-        store.write(|txn| store.check_format(txn))?;
+        store.write(|txn| match tables.meta.get(txn, FORMAT_KEY)? {
+            Some(_) => Ok(()),
+            None => Ok(tables.meta.put(txn, FORMAT_KEY, &FORMAT.to_be_bytes())?),
+        })?;
         Ok(store)
     }
 
@@ -151,25 +131,55 @@ impl Store {
     fn disk_is_full(&self, _error: &heed::Error) -> bool {
         false
     }
+}
 
-    fn check_format(&self, txn: &mut RwTxn<'_>) -> Result<()> {
-        let meta = self.tables.meta;
-        match meta.get(txn, FORMAT_KEY)? {
-            None => Ok(meta.put(txn, FORMAT_KEY, &FORMAT.to_be_bytes())?),
-            Some(bytes) => {
-                let bytes = bytes.try_into().map_err(|_| Error::Corrupt("format"))?;
-                let found = u32::from_be_bytes(bytes);
-                if found == FORMAT {
-                    Ok(())
-                } else {
-                    Err(Error::Format {
-                        found,
-                        supported: FORMAT,
-                    })
-                }
-            }
-        }
+/// Refuses a folder that another version wrote. A new one has no format yet.
+fn check_format(env: &Env<WithoutTls>) -> Result<()> {
+    let opened = env.open_databases_and_commit(env.read_txn()?, |opener, txn| {
+        let meta = opener.open_database::<Bytes, Bytes>(txn, Some("meta"))?;
+        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(meta))
+    })?;
+    let Some(meta) = opened.unwrap_commit() else {
+        return Ok(());
+    };
+    let txn = env.read_txn()?;
+    let Some(bytes) = meta.get(&txn, FORMAT_KEY)? else {
+        return Ok(());
+    };
+    let bytes = bytes.try_into().map_err(|_| Error::Corrupt("format"))?;
+    match u32::from_be_bytes(bytes) {
+        FORMAT => Ok(()),
+        found => Err(Error::Format {
+            found,
+            supported: FORMAT,
+        }),
     }
+}
+
+fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
+    let opened = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
+        let mut table = |name| opener.create_database::<Bytes, Bytes>(txn, Some(name));
+        let tables = [
+            table("meta")?,
+            table("results")?,
+            table("chunks")?,
+            table("expiry")?,
+            table("queue")?,
+            table("usage")?,
+            table("pending")?,
+        ];
+        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
+    })?;
+    let [meta, results, chunks, expiry, queue, usage, pending] = opened.unwrap_commit();
+    Ok(Tables {
+        meta,
+        results,
+        chunks,
+        expiry,
+        queue,
+        usage,
+        pending,
+    })
 }
 
 /// Runs `f`, resizing the map for as long as that is what stops it.
@@ -215,7 +225,10 @@ mod tests {
             .write(|txn| Ok(meta.put(txn, FORMAT_KEY, &newer)?))
             .unwrap();
         drop(store);
+        let before = std::fs::read(dir.path().join("data.mdb")).unwrap();
         let error = Store::open(dir.path(), Options::default()).unwrap_err();
+        let after = std::fs::read(dir.path().join("data.mdb")).unwrap();
+        assert!(before == after, "not a byte was changed");
         assert!(
             matches!(
                 error,

@@ -74,12 +74,15 @@ pub mod limits {
     /// What the sliding search holds at once.
     pub const SEARCH_BYTES: usize = 256 << 10;
 
-    /// Bytes of a JSON path's text.
-    pub const PATH_BYTES: usize = 1_024;
+    /// Bytes of a JSON path's text. Every path of a record is shorter: [`PREVIEW_DEPTH`] steps of at most
+    /// [`STEP_BYTES`] each.
+    pub const PATH_BYTES: usize = 16 << 10;
+    /// Bytes of a step in a record's path. A member whose name is longer is named by its position.
+    pub const STEP_BYTES: usize = 64;
     /// Bytes of a member's name that a path can pass by.
     pub const NAME_BYTES: usize = 64 << 10;
     /// Steps of a JSON path.
-    pub const PATH_SEGMENTS: usize = 64;
+    pub const PATH_SEGMENTS: usize = 256;
 
     /// A string up to this many code points is shown whole or not at all.
     pub const ATOM_CHARS: usize = 64;

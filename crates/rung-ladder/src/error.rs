@@ -98,7 +98,7 @@ impl Coded for Error {
             ),
             Self::NotText => "its size, type and digest are known; its bytes are not shown as text".to_owned(),
             Self::NotJson { .. } => "read it as text: by offset_chars, lines, pattern or q".to_owned(),
-            Self::BudgetTooSmall { .. } => "allow at least 1000 bytes".to_owned(),
+            Self::BudgetTooSmall { .. } => "allow a larger reply: reply.max_bytes".to_owned(),
         };
         Some(hint)
     }

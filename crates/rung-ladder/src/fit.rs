@@ -401,7 +401,7 @@ impl<'v, 'p> Preview<'v, 'p> {
                 for (at, (name, value)) in group.enumerate() {
                     let comma = usize::from(from + at > 0);
                     self.shown_bytes += json_bytes(name, self.measure) + 1 + comma;
-                    let place = Some((number, Segment::Name(name.clone())));
+                    let place = Some((number, step_to(name, from + at)));
                     let entry = self.reveal(value, place, depth, level);
                     if let Body::Object { shown, .. } = &mut self.parts[number].body {
                         shown.push(entry);
@@ -488,4 +488,14 @@ impl<'v, 'p> Preview<'v, 'p> {
 /// Whether a text is shown whole or not at all.
 fn is_atom(text: &str) -> bool {
     text.chars().nth(limits::ATOM_CHARS).is_none() || is_handle(text)
+}
+
+/// The step to a member: by its name, unless that is long.
+fn step_to(name: &str, position: usize) -> Segment {
+    let step = Segment::from(name);
+    if step.to_string().len() <= limits::STEP_BYTES {
+        step
+    } else {
+        Segment::Index(position as u64)
+    }
 }

@@ -115,12 +115,21 @@ impl FromStr for Path {
                 why: "the path is too long",
             });
         }
-        let mut parser = Parser { text, at: 0 };
-        let path = parser.path()?;
+        let path = Self::from_own_text(text)?;
         if path.0.len() > limits::PATH_SEGMENTS {
-            return Err(parser.fail("the path has too many steps"));
+            return Err(Error::PathInvalid {
+                at: text.len(),
+                why: "the path has too many steps",
+            });
         }
         Ok(path)
+    }
+}
+
+impl Path {
+    /// Reads what we printed ourselves, which may be a little longer than what we take from others.
+    pub(crate) fn from_own_text(text: &str) -> Result<Self, Error> {
+        Parser { text, at: 0 }.path()
     }
 }
 

@@ -121,6 +121,9 @@ pub enum Reading {
     Text {
         /// The text's place, with every slice resolved.
         path: Path,
+        /// What it is in the document; `None` for the document's own text. A string is shown as the text
+        /// it means, everything else as the JSON it is.
+        kind: Option<Kind>,
         /// The part.
         window: Window,
         /// Which of several items it belongs to, where it is one.
@@ -204,7 +207,7 @@ impl Position {
             },
             _ => return Err(Error::CursorInvalid),
         };
-        let path = path.parse().map_err(|_| Error::CursorInvalid)?;
+        let path = Path::from_own_text(path).map_err(|_| Error::CursorInvalid)?;
         Ok(Selector { path, range })
     }
 
@@ -252,6 +255,7 @@ impl Reading {
             path,
             window,
             among,
+            ..
         } = self
         else {
             return None;
@@ -287,12 +291,28 @@ fn read_node<D: Document + ?Sized>(
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
     let span = node.span.clone();
-    if node.kind == Kind::String {
+    let mut reading = if node.kind == Kind::String {
         let text = Unescaped::new(doc, span.start + 1..span.end - 1)?;
-        read_text(&text, &node.path, range, max_bytes)
+        read_text(&text, &node.path, range, max_bytes)?
     } else {
         let part = Part::new(doc, span)?;
-        read_text(&part, &node.path, range, max_bytes)
+        if node.kind == Kind::Scalar {
+            check_scalar(&part, node.span.start)?;
+        }
+        read_text(&part, &node.path, range, max_bytes)?
+    };
+    if let Reading::Text { kind, .. } = &mut reading {
+        *kind = Some(node.kind);
+    }
+    Ok(reading)
+}
+
+/// The scanner passes scalars over by where they end; one that is shown should be one.
+fn check_scalar<D: Document + ?Sized>(part: &D, at: u64) -> Result<(), D::Error> {
+    let text = take_chars(part, Mark::default(), limits::WINDOW_CHARS_MAX)?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::NotJson { at }.into()),
     }
 }
 
@@ -336,6 +356,7 @@ fn read_text<D: Document + ?Sized>(
     };
     Ok(Reading::Text {
         path: path.clone(),
+        kind: None,
         window,
         among: None,
     })
@@ -350,9 +371,8 @@ fn read_hits<D: Document + ?Sized>(
 ) -> Result<Reading, D::Error> {
     doc.len_chars().ok_or(Error::NotText)?;
     let search = Search::pattern(pattern)?;
-    let from = find_char(doc, offset_chars)?;
     let mut marks = Vec::new();
-    search.each(doc, from, |hit| {
+    search.each(doc, offset_chars, |hit| {
         marks.push(hit);
         marks.len() <= limits::HITS
     })?;
@@ -411,7 +431,7 @@ fn line_around<D: Document + ?Sized>(
     let before = before.rsplit('\n').next().unwrap_or_default();
     // The match itself may span lines; the line it begins on is the one shown.
     let after = after.split('\n').next().unwrap_or_default();
-    Ok(format!("{before}{after}"))
+    Ok(format!("{before}{}", after.trim_end_matches('\r')))
 }
 
 fn read_items<D: Document + ?Sized>(
@@ -434,7 +454,8 @@ fn read_items<D: Document + ?Sized>(
             return Err(Error::WindowInvalid(why).into());
         }
     };
-    let mut items = Items::new(Extent::new(limit_chars, max_bytes)?);
+    let extent = Extent::new(limit_chars, max_bytes)?;
+    let mut items = Items::new(extent, have_names(doc, path)?);
     // The item that is to be read as text: asked for, or too long to be shown whole.
     let mut long = None;
     let mut full = false;
@@ -482,7 +503,8 @@ fn read_items<D: Document + ?Sized>(
         }
         return Ok(reading);
     }
-    if original == 0 && !ends_in_slice(path) {
+    // `rows[10:]` of ten rows is an empty answer; `rows[*].nope` is a wrong question.
+    if original == 0 && !matches!(path.segments().last(), Some(Segment::Slice(..))) {
         return Err(Error::PathAbsent(path.to_string()).into());
     }
     let end = first + items.returned;
@@ -496,9 +518,15 @@ fn read_items<D: Document + ?Sized>(
     })
 }
 
-/// `rows[10:]` of ten rows is an empty answer; `rows[*].nope` is a wrong question.
-fn ends_in_slice(path: &Path) -> bool {
-    matches!(path.segments().last(), Some(Segment::Slice(..)))
+/// Whether the values a path leads to are all entries of one object, and so can be told with their names.
+fn have_names<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<bool, D::Error> {
+    match path.segments() {
+        [before @ .., Segment::Slice(..)] => {
+            let parent: Path = before.iter().cloned().collect();
+            Ok(!parent.is_plural() && first(doc, &parent)?.kind == Kind::Object)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// Whole values, put together as long as they fit.
@@ -512,10 +540,10 @@ struct Items {
 }
 
 impl Items {
-    fn new(extent: Extent) -> Self {
+    fn new(extent: Extent, named: bool) -> Self {
         Self {
             text: String::new(),
-            named: false,
+            named,
             // The brackets.
             chars: 2,
             bytes: 2,
@@ -534,8 +562,8 @@ impl Items {
         }
         let part = Part::new(doc, node.span.clone())?;
         let mut value = match &node.name {
-            Some(name) => format!("{}:", serde_json::Value::from(name.as_str())),
-            None => String::new(),
+            Some(name) if self.named => format!("{}:", serde_json::Value::from(name.as_str())),
+            _ => String::new(),
         };
         value.push_str(&take_chars(&part, Mark::default(), u64::MAX)?);
         let separator = u64::from(self.returned > 0);
@@ -544,9 +572,7 @@ impl Items {
         if chars > room || self.bytes + bytes > self.extent.max_bytes {
             return Ok(false);
         }
-        if self.returned == 0 {
-            self.named = node.name.is_some();
-        } else {
+        if self.returned > 0 {
             self.text.push(',');
         }
         self.text.push_str(&value);
@@ -609,6 +635,46 @@ mod tests {
         let doc = r#"{"a": 1, "b": {"c": 2}, "d\"": 3}"#;
         let reading = select(doc, "[1:]", chars(0, 99)).unwrap();
         assert_eq!(text(reading), r#"{"b":{"c": 2},"d\"":3}"#);
+    }
+
+    #[test]
+    fn values_of_several_parents_are_a_list() {
+        let all = |doc: &str, path: &str| text(select(doc, path, chars(0, 99)).unwrap());
+        let doc = r#"{"o": [{"a": 1}, [9], {"a": 2}], "e": {}, "l": []}"#;
+        assert_eq!(all(doc, "o[*][*]"), "[1,9,2]");
+        assert_eq!(all(doc, "o[*].a"), "[1,2]");
+        assert_eq!(all(doc, "e[*]"), "{}");
+        assert_eq!(all(doc, "l[*]"), "[]");
+        assert_eq!(all(doc, "o[5:]"), "[]");
+        assert!(select(doc, "nope[*]", chars(0, 99)).is_err());
+    }
+
+    #[test]
+    fn what_is_shown_as_a_scalar_is_one() {
+        for doc in ["[tru]", "[01]", "[nullx]", "[1 ]"] {
+            let read = select(doc, "[0]", chars(0, 99));
+            assert_eq!(read.is_ok(), doc == "[1 ]", "{doc}");
+        }
+        assert_eq!(
+            text(select("[1e400]", "[0]", chars(0, 99)).unwrap()),
+            "1e400"
+        );
+    }
+
+    #[test]
+    fn a_string_and_what_looks_like_it_are_told_apart() {
+        let doc = r#"["[1,2]", [1,2], "5", 5]"#;
+        for (path, expected) in [
+            ("[0]", Kind::String),
+            ("[1]", Kind::Array),
+            ("[2]", Kind::String),
+            ("[3]", Kind::Scalar),
+        ] {
+            match select(doc, path, chars(0, 99)).unwrap() {
+                Reading::Text { kind, .. } => assert_eq!(kind, Some(expected)),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

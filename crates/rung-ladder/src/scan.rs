@@ -50,8 +50,14 @@ pub fn select<D: Document + ?Sized>(
     };
     scan.space()?;
     let mut here = Path::root();
-    // Whether it broke off early is the visitor's own knowledge.
-    let _: ControlFlow<()> = scan.follow(path.segments(), &mut here, None, &mut visit)?;
+    let flow = scan.follow(path.segments(), &mut here, None, &mut visit)?;
+    // Who has seen enough need not know what follows; who has seen all must know that it was all.
+    if flow.is_continue() {
+        scan.space()?;
+        if scan.peek()?.is_some() {
+            return Err(scan.fail());
+        }
+    }
     Ok(())
 }
 
@@ -369,6 +375,7 @@ mod tests {
             ("\"abc", "$", 4),
             ("[\"a\\", "$", 4),
             ("[,]", "[0]", 1),
+            ("{\"a\":1}\n{\"a\":2}", "a[*]", 8),
         ] {
             let error = select(json, &path.parse().unwrap(), |_| ControlFlow::Continue(()));
             assert_eq!(error, Err(Error::NotJson { at: offset }), "{json}");

@@ -7,7 +7,7 @@
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::budget::limits;
-use crate::document::{Document, Mark};
+use crate::document::{Document, Mark, find_char};
 use crate::text::{chars_in, is_char_start};
 use crate::{Error, Result};
 
@@ -43,36 +43,46 @@ impl Search {
         if given.chars().count() > limits::PATTERN_CHARS {
             return Err(Error::PatternInvalid("it is too long".to_owned()));
         }
+        let invalid = |error: regex::Error| Error::PatternInvalid(last_line(&error.to_string()));
+        // The engine for text refuses what could match a part of a character; the one for bytes, which
+        // can search a buffer that ends anywhere, would not.
+        regex::RegexBuilder::new(pattern)
+            .size_limit(limits::PATTERN_BYTES)
+            .build()
+            .map_err(invalid)?;
         RegexBuilder::new(pattern)
             .case_insensitive(any_case)
             .multi_line(true)
+            .crlf(true)
             .size_limit(limits::PATTERN_BYTES)
             .dfa_size_limit(limits::PATTERN_BYTES)
             .build()
             .map(Self)
-            .map_err(|error| Error::PatternInvalid(last_line(&error.to_string())))
+            .map_err(invalid)
     }
 
     /// The first occurrence.
     pub(crate) fn first<D: Document + ?Sized>(&self, doc: &D) -> Result<Option<Hit>, D::Error> {
         let mut found = None;
-        self.each(doc, Mark::default(), |hit| {
+        self.each(doc, 0, |hit| {
             found = Some(hit);
             false
         })?;
         Ok(found)
     }
 
-    /// Shows `visit` every occurrence from `from` on, until it says no.
+    /// Shows `visit` every occurrence that begins at or behind a code point, until it says no.
     pub(crate) fn each<D: Document + ?Sized>(
         &self,
         doc: &D,
-        from: Mark,
+        from_chars: u64,
         mut visit: impl FnMut(Hit) -> bool,
     ) -> Result<(), D::Error> {
-        let mut base = from;
+        // With the character before it, which boundaries look back at.
+        let mut base = find_char(doc, from_chars.saturating_sub(1))?;
+        let from = find_char(doc, from_chars)?;
         let mut buffer = Vec::new();
-        let mut at = 0;
+        let mut at = usize::try_from(from.bytes - base.bytes).expect("one character");
         loop {
             let more = fill(doc, base.bytes, &mut buffer)?;
             match self.0.find_at(&buffer, at).map(|found| found.range()) {
@@ -157,7 +167,7 @@ mod tests {
     fn hits(search: &Search, text: &str) -> Vec<(u64, u64, u64)> {
         let mut hits = Vec::new();
         search
-            .each(text, Mark::default(), |hit| {
+            .each(text, 0, |hit| {
                 hits.push((hit.start.chars, hit.end_chars, hit.start.lines));
                 true
             })
@@ -189,6 +199,30 @@ mod tests {
     }
 
     #[test]
+    fn lines_may_end_as_they_do_elsewhere() {
+        let search = Search::pattern("^b$").unwrap();
+        assert_eq!(hits(&search, "a\r\nb\r\nc"), [(3, 4, 1)]);
+    }
+
+    #[test]
+    fn going_on_in_the_middle_sees_what_is_before() {
+        let search = Search::pattern(r"\Bneedle").unwrap();
+        let text = "haystackneedle needle\n".repeat(3);
+        let all = hits(&search, &text);
+        assert_eq!(all.len(), 3);
+        for from in 0..text.len() as u64 {
+            let mut first = None;
+            let visit = |hit: Hit| {
+                first = Some(hit.start.chars);
+                false
+            };
+            search.each(text.as_str(), from, visit).unwrap();
+            let expected = all.iter().map(|hit| hit.0).find(|start| *start >= from);
+            assert_eq!(first, expected, "from {from}");
+        }
+    }
+
+    #[test]
     fn empty_matches_end() {
         let search = Search::pattern("x*").unwrap();
         assert_eq!(hits(&search, "éx").len(), 3);
@@ -201,6 +235,7 @@ mod tests {
             "(",
             r"(?=x)",
             r"\1",
+            r"(?-u:\xa6)",
             "a{1000}{1000}{1000}",
             &"x".repeat(2_000),
         ] {

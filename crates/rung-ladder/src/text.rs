@@ -67,15 +67,9 @@ pub(crate) fn nth_char(bytes: &[u8], n: u64) -> Result<usize, u64> {
             before += inside;
             continue;
         }
-        let starts = bytes
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| is_char_start(**byte));
+        let mut starts = (0..bytes.len()).filter(|at| is_char_start(bytes[*at]));
         let skip = usize::try_from(n - before).expect("less than a block");
-        let (at, _) = starts
-            .skip(skip)
-            .next()
-            .expect("the block has more than that");
+        let at = starts.nth(skip).expect("the block has more than that");
         return Ok(block * NTH_BLOCK_BYTES + at);
     }
     Err(before)

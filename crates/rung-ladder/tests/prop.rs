@@ -4,10 +4,9 @@
 use proptest::prelude::*;
 use rung_ladder::{
     Binding, Budget, CursorKey, Cut, Error, Handle, Kind, Measure, Path, Range, Reading, Segment,
-    Selector, fit, head, json_string_bytes, limits, read, select,
+    Selector, fit, head, json_string_bytes, limits, read,
 };
 use serde_json::{Map, Value};
-use std::ops::ControlFlow;
 
 const KEY: CursorKey = CursorKey::new([3; 32]);
 const BINDING: Binding<'static> = Binding {
@@ -64,7 +63,7 @@ fn json() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(5, 200, 40, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..40).prop_map(Value::from),
-            prop::collection::vec((text(2), inner), 0..40)
+            prop::collection::vec((prop_oneof![4 => text(2), 1 => text(8)], inner), 0..40)
                 .prop_map(|entries| entries.into_iter().collect::<Map<_, _>>().into()),
         ]
     })
@@ -116,42 +115,54 @@ fn follow(doc: &str, start: Selector, max_bytes: usize, mut each: impl FnMut(Rea
     panic!("reading does not end");
 }
 
-fn read_all_text(doc: &str, path: &Path, offset_chars: u64, step: u64, max_bytes: usize) -> String {
+/// As a caller would hand it back: as text.
+fn handed_back(path: &Path) -> Path {
+    path.to_string()
+        .parse()
+        .expect("a path of ours is one we take")
+}
+
+/// A text to its end, and what it was.
+fn read_all_text(
+    doc: &str,
+    path: &Path,
+    offset_chars: u64,
+    step: u64,
+    max_bytes: usize,
+) -> (String, Option<Kind>) {
     let range = Range::Chars {
         offset_chars,
         limit_chars: step,
     };
+    let path = handed_back(path);
     let mut all = String::new();
+    let mut found = None;
     follow(
         doc,
-        Selector {
-            path: path.clone(),
-            range,
-        },
+        Selector { path, range },
         max_bytes,
         |reading| match reading {
-            Reading::Text { window, .. } => {
+            Reading::Text { window, kind, .. } => {
                 assert_eq!(
                     window.text.chars().count() as u64,
                     window.end_chars - window.start_chars
                 );
                 assert!(json_string_bytes(&window.text) - 2 <= max_bytes);
                 all.push_str(&window.text);
+                found = kind;
             }
             other => panic!("text was asked for, not {other:?}"),
         },
     );
-    all
+    (all, found)
 }
 
-fn kind_at(doc: &str, path: &Path) -> Kind {
-    let mut kind = None;
-    select(doc, path, |node| {
-        kind = Some(node.kind);
-        ControlFlow::Break(())
-    })
-    .expect("the document is JSON");
-    kind.expect("the path leads somewhere")
+/// What a text of this kind stands for.
+fn meant(text: String, kind: Option<Kind>) -> Value {
+    match kind {
+        Some(Kind::String) => Value::from(text),
+        _ => serde_json::from_str(&text).expect("a value read to its end is JSON"),
+    }
 }
 
 /// The values a plural path leads to, named if they have names.
@@ -165,14 +176,12 @@ fn read_all_items(
         first: 0,
         limit_chars: step,
     };
+    let path = handed_back(path);
     let mut all = Vec::new();
     let mut long: Option<(Path, String)> = None;
     follow(
         doc,
-        Selector {
-            path: path.clone(),
-            range,
-        },
+        Selector { path, range },
         max_bytes,
         |reading| match reading {
             Reading::Items { text, returned, .. } => {
@@ -187,16 +196,15 @@ fn read_all_items(
                 }
                 assert_eq!(all.len() as u64, before + returned);
             }
-            Reading::Text { path, window, .. } => {
+            Reading::Text {
+                path, window, kind, ..
+            } => {
                 let (at, text) = long.get_or_insert_with(|| (path.clone(), String::new()));
                 assert_eq!(*at, path);
                 text.push_str(&window.text);
                 if window.end_chars == window.size_chars {
                     let (at, text) = long.take().expect("just used");
-                    let value = match kind_at(doc, &at) {
-                        Kind::String => Value::from(text),
-                        _ => serde_json::from_str(&text).expect("a value read to its end is JSON"),
-                    };
+                    let value = meant(text, kind);
                     let name = match at.segments().last() {
                         Some(Segment::Name(name)) => Some(name.clone()),
                         _ => None,
@@ -216,7 +224,13 @@ fn at_mut<'v>(value: &'v mut Value, path: &Path) -> &'v mut Value {
         .iter()
         .fold(value, |value, step| match step {
             Segment::Name(name) => &mut value[name.as_str()],
-            Segment::Index(at) => &mut value[usize::try_from(*at).unwrap()],
+            Segment::Index(at) => {
+                let at = usize::try_from(*at).unwrap();
+                match value {
+                    Value::Object(entries) => entries.values_mut().nth(at).unwrap(),
+                    list => &mut list[at],
+                }
+            }
             Segment::Slice(..) => panic!("a record names one place"),
         })
 }
@@ -237,18 +251,15 @@ fn rebuild(doc: &str, mut value: Value, cuts: &[Cut], step: u64, max_bytes: usiz
                 }
             }
             Cut::Chars { path, .. } => {
-                let rest = read_all_text(doc, &next.path, next.offset_chars, step, max_bytes);
+                let (rest, _) = read_all_text(doc, &next.path, next.offset_chars, step, max_bytes);
                 match at_mut(&mut value, path) {
                     Value::String(text) => text.push_str(&rest),
                     other => panic!("a cut of characters in {other}"),
                 }
             }
             Cut::Bytes { .. } if value.is_null() => {
-                let whole = read_all_text(doc, &next.path, 0, step, max_bytes);
-                value = match kind_at(doc, &next.path) {
-                    Kind::String => Value::from(whole),
-                    _ => serde_json::from_str(&whole).expect("the whole is JSON"),
-                };
+                let (whole, kind) = read_all_text(doc, &next.path, 0, step, max_bytes);
+                value = meant(whole, kind);
             }
             Cut::Bytes { .. } => {}
         }
@@ -339,7 +350,7 @@ proptest! {
             } else {
                 Range::Chars { offset_chars: next.offset_chars, limit_chars }
             };
-            let selector = Selector { path: next.path, range };
+            let selector = Selector { path: handed_back(&next.path), range };
             match read(doc.as_str(), &selector, 50_000) {
                 Ok(Reading::Text { window, .. }) => prop_assert!(!window.text.is_empty()),
                 Ok(Reading::Items { returned, .. }) => prop_assert!(returned > 0),
@@ -364,11 +375,11 @@ proptest! {
     #[test]
     fn text_is_cut_on_character_boundaries(text in text(60), step in 1..300_u64, bytes in 0..3_000_usize) {
         // Windows: every one a run of whole code points, and together the text.
-        let whole = read_all_text(&text, &Path::root(), 0, step, bytes.max(64));
+        let (whole, _) = read_all_text(&text, &Path::root(), 0, step, bytes.max(64));
         prop_assert_eq!(&whole, &text);
         // Any offset means that many code points.
         let offset = step.min(text.chars().count() as u64);
-        let tail = read_all_text(&text, &Path::root(), offset, 4_096, 50_000);
+        let (tail, _) = read_all_text(&text, &Path::root(), offset, 4_096, 50_000);
         let expected: String = text.chars().skip(usize::try_from(offset).unwrap()).collect();
         prop_assert_eq!(tail, expected);
         // Prose: a beginning that fits.

@@ -48,7 +48,7 @@ struct Problem {
 
 impl Problem {
     fn of(error: &ValidationError<'_>, schema: &Value) -> Self {
-        let path = dotted(error.instance_path().as_str());
+        let mut path = dotted(error.instance_path().as_str());
         let value = shortened(error.instance());
         let mut allowed = None;
         let mut nearest = None;
@@ -60,7 +60,14 @@ impl Problem {
                 allowed = Some(Value::from(known));
                 format!("Unrecognized key {}", quoted_list(unexpected))
             }
-            ValidationErrorKind::Required { property } => format!("{property} is required"),
+            ValidationErrorKind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+                "it is required".to_owned()
+            }
             ValidationErrorKind::Type { kind } => {
                 let types: Vec<String> = match kind {
                     TypeKind::Single(one) => vec![one.to_string()],
@@ -258,7 +265,7 @@ mod tests {
     fn several_problems_are_named_and_long_values_are_not_repeated() {
         let error = fault(&json!({"limit": "x".repeat(10_000), "detail": 7}));
         let message = error["message"].as_str().unwrap();
-        assert!(message.contains("\"stream\" is required"), "{message}");
+        assert!(message.contains("stream: it is required"), "{message}");
         assert!(message.len() < 400, "{message}");
     }
 }

@@ -99,6 +99,9 @@ pub struct Reply {
     /// Whether the call failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// Why, for whoever called within this process.
+    #[serde(skip)]
+    pub fault: Option<Fault>,
 }
 
 /// Keeps what was too large for a reply.
@@ -121,9 +124,16 @@ impl Reply {
         let body = fault.body(face);
         let text = match face {
             Face::Rung => {
-                let next = fault.hint().map(|hint| format!("\nNext: {hint}"));
-                let code = fault.code().name();
-                format!("Error {code}: {fault}{}", next.unwrap_or_default())
+                let mut text = format!("Error {}: {fault}", fault.code().name());
+                if let Some(hint) = fault.hint() {
+                    text.push_str("\nNext: ");
+                    text.push_str(hint);
+                }
+                if let Some(details) = body["error"].get("details") {
+                    text.push_str("\nDetails: ");
+                    text.push_str(&details.to_string());
+                }
+                text
             }
             Face::Pdpp => format!("{:#}", body["error"]),
             Face::Datalevin => body.to_string(),
@@ -132,6 +142,7 @@ impl Reply {
             content: vec![Block::Text { text }],
             structured_content: call.rendering.structured.then_some(body),
             is_error: true,
+            fault: Some(fault.clone()),
         };
         // A message can repeat what the caller sent, which can be anything.
         if reply.bytes() > call.budget.max_bytes {
@@ -195,6 +206,7 @@ fn fits(answer: &Answer<Value>, call: &Call) -> bool {
         // Two bytes too many stand for the data here; that is within what a budget may waste.
         structured_content: rendering.structured.then(|| json!({})),
         is_error: false,
+        fault: None,
     };
     fits_items(&answer.data, budget) && around.bytes() + text_bytes + data_bytes <= budget.max_bytes
 }
@@ -205,6 +217,7 @@ fn whole(answer: Answer<Value>, rendering: Rendering) -> Reply {
         content: blocks(text, &answer.links, rendering),
         structured_content: rendering.structured.then_some(answer.data),
         is_error: false,
+        fault: None,
     }
 }
 
@@ -236,6 +249,7 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
         content: blocks(String::new(), &[link], call.rendering),
         structured_content: call.rendering.structured.then(|| json!({})),
         is_error: false,
+        fault: None,
     };
     let too_small = || {
         let hint =
@@ -310,8 +324,8 @@ fn cut_text(
     budget: &Budget,
 ) -> Option<String> {
     let note = format!(
-        "Result truncated. Read on with {READ_TOOL} {{\"handle\":\"{handle}\"}}; a \"path\" such as \
-         \"rows[0:20]\" reads a part.\n"
+        "Result truncated. The whole is kept: read it with {READ_TOOL} {{\"handle\":\"{handle}\"}}, or a part of \
+         it with a \"path\" as well.\n"
     );
     let room = room.checked_sub(json_string_bytes(&note) - 2)?;
     let shown = if let Some(text) = &answer.text {

@@ -17,6 +17,8 @@ pub struct Incoming<'s> {
     results: &'s ResultStore,
     owner: Owner,
     content_type: String,
+    /// Whether something of it was lost on the way, so that it can never be finished.
+    spoiled: bool,
     /// Its number, once something of it is on disk.
     body: Option<u64>,
     /// Chunks on disk.
@@ -40,6 +42,7 @@ impl<'s> Incoming<'s> {
             results,
             owner,
             content_type,
+            spoiled: false,
             body: None,
             written: 0,
             batch: Vec::new(),
@@ -50,8 +53,14 @@ impl<'s> Incoming<'s> {
         }
     }
 
-    /// Adds to the result.
-    pub fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+    /// Adds to the result. Once this has failed, the result cannot be finished.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let taken = self.take(bytes);
+        self.spoiled |= taken.is_err();
+        taken
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         let max_bytes = self.results.limits.max_bytes;
         if self.bytes > max_bytes {
@@ -73,14 +82,16 @@ impl<'s> Incoming<'s> {
 
     /// Makes the result visible. When this returns, it is on disk and its handle may be given out.
     pub fn finish(mut self) -> Result<Kept> {
+        if self.spoiled {
+            return Err(Error::ResultAbandoned);
+        }
         let created_ms = (self.results.now_ms)();
         let ttl_ms = u64::try_from(self.results.limits.ttl.as_millis()).unwrap_or(u64::MAX);
         let mut bits = [0; 16];
         getrandom::fill(&mut bits).map_err(|_| Error::NoRandomness)?;
         let handle = Handle::from_bits(bits);
         let key: Key = self.owner.key(&handle);
-        let batch = std::mem::take(&mut self.batch);
-        let (rows, after) = self.rows(&batch);
+        let (rows, after) = self.rows();
         let text = self.text.valid && self.text.tail.is_empty();
         let mut record = Record {
             body: 0,
@@ -109,24 +120,22 @@ impl<'s> Incoming<'s> {
 
     /// Writes what is in memory.
     fn flush(&mut self) -> Result<()> {
-        let batch = std::mem::take(&mut self.batch);
-        let (rows, after) = self.rows(&batch);
+        let (rows, after) = self.rows();
         let body = self
             .results
             .store
             .write(|txn| self.write_rows(txn, &rows))?;
         self.body = Some(body);
-        self.written += u32::try_from(rows.len()).map_err(|_| Error::Corrupt("batch"))?;
+        self.written += u32::try_from(rows.len()).expect("a batch has few chunks");
         self.before = after;
-        self.batch = batch;
         self.batch.clear();
         Ok(())
     }
 
-    /// The rows of `batch`, and where it ends.
-    fn rows(&self, batch: &[u8]) -> (Vec<Vec<u8>>, Mark) {
+    /// The rows of the batch, and where it ends.
+    fn rows(&self) -> (Vec<Vec<u8>>, Mark) {
         let mut mark = self.before;
-        let rows = batch.chunks(CHUNK_BYTES).map(|chunk| {
+        let rows = self.batch.chunks(CHUNK_BYTES).map(|chunk| {
             let mut row = Vec::with_capacity(CHUNK_HEADER_BYTES + chunk.len());
             row.extend(mark.chars.to_be_bytes());
             row.extend(mark.lines.to_be_bytes());
@@ -215,7 +224,9 @@ impl Text {
 
 /// Types whose bytes are not text even where they happen to be valid UTF-8.
 fn is_binary_type(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    let essence = content_type.split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    let essence = essence.as_str();
     let (kind, subtype) = essence.split_once('/').unwrap_or((essence, ""));
     match kind {
         "image" | "audio" | "video" | "font" => !subtype.ends_with("+xml"),

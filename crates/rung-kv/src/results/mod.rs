@@ -80,7 +80,7 @@ pub struct ResultStore {
 
 /// A body that nobody added to for this long is given up.
 const PENDING_MS: u64 = 60 * 60 * 1_000;
-/// Expired results that one write clears away.
+/// Expired results, and bodies given up, that one write clears away.
 const SWEEP: usize = 8;
 
 impl ResultStore {
@@ -135,14 +135,14 @@ impl ResultStore {
         Ok(Stored::new(self.store.clone(), record))
     }
 
-    /// The results of the bearer of `permit`, in the order in which they will expire.
+    /// The results of the bearer of `permit`, in the order in which they came.
     pub fn list(&self, permit: &Permit) -> Result<Vec<Kept>> {
         let owner = Owner::of(permit);
         let now_ms = (self.now_ms)();
         self.store.read(|txn| {
             let mut kept = Vec::new();
             for row in self.store.tables.queue.prefix_iter(txn, owner.caller())? {
-                let key = Key::queued(row?.0)?;
+                let key = Key::queued(row?.1)?;
                 if !key.belongs_to(&owner) {
                     continue;
                 }
@@ -169,7 +169,10 @@ impl ResultStore {
 
     /// Clears away everything that has expired or was given up.
     pub fn sweep(&self) -> Result<()> {
-        while self.store.write(|txn| self.sweep_some(txn, SWEEP))? == SWEEP {}
+        // Most of the time there is nothing to do, and looking is free.
+        while self.store.read(|txn| self.anything_due(txn))? {
+            self.store.write(|txn| self.sweep_some(txn))?;
+        }
         Ok(())
     }
 
@@ -183,12 +186,12 @@ impl ResultStore {
     /// Makes a finished body visible under `key`, and room for it.
     fn insert(&self, txn: &mut RwTxn<'_>, key: &Key, record: &Record) -> Result<()> {
         let tables = self.store.tables;
-        self.sweep_some(txn, SWEEP)?;
+        self.sweep_some(txn)?;
         let mut used = self.used(txn, key.caller())?;
         while used + record.bytes > self.limits.max_bytes {
             let oldest = tables.queue.prefix_iter(txn, key.caller())?.next();
             let oldest = match oldest {
-                Some(row) => Key::queued(row?.0)?,
+                Some(row) => Key::queued(row?.1)?,
                 None => break,
             };
             let record = self.find(txn, &oldest)?.ok_or(Error::Corrupt("queue"))?;
@@ -201,7 +204,7 @@ impl ResultStore {
             .put(txn, &key.expiry_row(record.expires_ms), &[])?;
         tables
             .queue
-            .put(txn, &key.queue_row(record.expires_ms), &[])?;
+            .put(txn, &key.queue_row(record.body), key.as_bytes())?;
         let used = used + record.bytes;
         tables.usage.put(txn, key.caller(), &used.to_be_bytes())?;
         tables.pending.delete(txn, &record.body.to_be_bytes())?;
@@ -214,9 +217,7 @@ impl ResultStore {
         tables
             .expiry
             .delete(txn, &key.expiry_row(record.expires_ms))?;
-        tables
-            .queue
-            .delete(txn, &key.queue_row(record.expires_ms))?;
+        tables.queue.delete(txn, &key.queue_row(record.body))?;
         let used = self.used(txn, key.caller())?.saturating_sub(record.bytes);
         tables.usage.put(txn, key.caller(), &used.to_be_bytes())?;
         self.delete_body(txn, record.body)
@@ -237,12 +238,30 @@ impl ResultStore {
         }
     }
 
-    /// Clears away up to `most` things that have expired or were given up; says how many.
-    fn sweep_some(&self, txn: &mut RwTxn<'_>, most: usize) -> Result<usize> {
+    fn anything_due(&self, txn: &RoTxn<'_>) -> Result<bool> {
+        let (expired, given_up) = self.due(txn)?;
+        Ok(!expired.is_empty() || !given_up.is_empty())
+    }
+
+    /// Clears away a few of the things that have expired or were given up.
+    fn sweep_some(&self, txn: &mut RwTxn<'_>) -> Result<()> {
+        let (expired, given_up) = self.due(txn)?;
+        for key in &expired {
+            let record = self.find(txn, key)?.ok_or(Error::Corrupt("expiry"))?;
+            self.delete(txn, key, &record)?;
+        }
+        for body in &given_up {
+            self.delete_body(txn, *body)?;
+        }
+        Ok(())
+    }
+
+    /// A few results that have expired, and bodies that were given up.
+    fn due(&self, txn: &RoTxn<'_>) -> Result<(Vec<Key>, Vec<u64>)> {
         let tables = self.store.tables;
         let now_ms = (self.now_ms)();
         let mut expired = Vec::new();
-        for row in tables.expiry.iter(txn)?.take(most) {
+        for row in tables.expiry.iter(txn)?.take(SWEEP) {
             let (expires_ms, key) = Key::expiring(row?.0)?;
             if expires_ms > now_ms {
                 break;
@@ -252,18 +271,11 @@ impl ResultStore {
         let mut given_up = Vec::new();
         for row in tables.pending.iter(txn)? {
             let (body, heard_ms) = row?;
-            if number(heard_ms)?.saturating_add(PENDING_MS) < now_ms && given_up.len() < most {
+            if number(heard_ms)?.saturating_add(PENDING_MS) < now_ms && given_up.len() < SWEEP {
                 given_up.push(number(body)?);
             }
         }
-        for key in &expired {
-            let record = self.find(txn, key)?.ok_or(Error::Corrupt("expiry"))?;
-            self.delete(txn, key, &record)?;
-        }
-        for body in &given_up {
-            self.delete_body(txn, *body)?;
-        }
-        Ok(expired.len().max(given_up.len()))
+        Ok((expired, given_up))
     }
 }
 

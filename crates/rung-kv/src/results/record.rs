@@ -5,7 +5,7 @@
 //! | `results` | caller 16, grant 8, handle 16 | a [`Record`] as JSON |
 //! | `chunks` | body 8, number 4 | code points before 8, line breaks before 8, up to [`CHUNK_BYTES`] bytes |
 //! | `expiry` | expiry 8, key 40 | |
-//! | `queue` | caller 16, expiry 8, grant 8, handle 16 | |
+//! | `queue` | caller 16, body 8 | key 40 |
 //! | `usage` | caller 16 | bytes 8 |
 //! | `pending` | body 8 | last heard of 8 |
 //!
@@ -86,19 +86,16 @@ impl Key {
         Ok((number(expires_ms)?, Self(key)))
     }
 
-    pub(super) fn queue_row(&self, expires_ms: u64) -> Vec<u8> {
-        let (caller, rest) = self.0.split_at(CALLER);
-        [caller, &expires_ms.to_be_bytes(), rest].concat()
+    /// Bodies are numbered as they arrive, so a caller's rows stand in that order, whatever the clock says.
+    pub(super) fn queue_row(&self, body: u64) -> [u8; CALLER + 8] {
+        let mut row = [0; CALLER + 8];
+        row[..CALLER].copy_from_slice(self.caller());
+        row[CALLER..].copy_from_slice(&body.to_be_bytes());
+        row
     }
 
     pub(super) fn queued(row: &[u8]) -> Result<Self> {
-        if row.len() != KEY + 8 {
-            return Err(Error::Corrupt("queue"));
-        }
-        let mut key = [0; KEY];
-        key[..CALLER].copy_from_slice(&row[..CALLER]);
-        key[CALLER..].copy_from_slice(&row[CALLER + 8..]);
-        Ok(Self(key))
+        Ok(Self(row.try_into().map_err(|_| Error::Corrupt("queue"))?))
     }
 }
 

@@ -99,6 +99,7 @@ fn bytes_that_are_not_text_are_kept_but_not_shown() {
         ("text/plain", b"caf\xe9".as_slice()),
         ("text/plain", b"cut short \xf0\x9f\xa6"),
         ("image/png", b"valid UTF-8 all the same"),
+        ("APPLICATION/PDF; q=1", b"and this"),
         ("application/octet-stream", b"so is this"),
     ] {
         let kept = results.put(&me, content_type, bytes).unwrap();
@@ -179,6 +180,12 @@ fn results_expire_and_make_room() {
             max_bytes: 3_000_000
         })
     ));
+    let mut refused = results.incoming(&me, "text/plain");
+    refused.append(&vec![b'x'; 3_000_001]).unwrap_err();
+    assert!(
+        matches!(refused.finish(), Err(Error::ResultAbandoned)),
+        "what lost a part is never acknowledged"
+    );
     results
         .open(&me, &mine[3])
         .expect("a refusal costs nobody anything");

@@ -35,8 +35,8 @@ impl fmt::Display for Origin {
 
 pub(super) type Layer = BTreeMap<String, (Value, Origin)>;
 
-/// What the process was given: everything that the settings depend on, so that tests can say it.
-#[derive(Debug, Default)]
+/// What the process was given: everything that the settings depend on.
+#[derive(Debug)]
 pub(crate) struct Given {
     pub(crate) folder: PathBuf,
     pub(crate) variables: Vec<(String, String)>,
@@ -67,7 +67,11 @@ impl Given {
             variables: std::env::vars_os().filter_map(own).collect(),
             home,
             set,
-            user_home: platform.as_ref().map(|dirs| dirs.home_dir().to_owned()),
+            // The current folder comes without links, so home must too.
+            user_home: platform
+                .as_ref()
+                .map(|dirs| dirs.home_dir())
+                .map(|home| fs::canonicalize(home).unwrap_or_else(|_| home.to_owned())),
             config_home: platform.as_ref().map(etcetera::BaseStrategy::config_dir),
             data_home: platform.as_ref().map(etcetera::BaseStrategy::data_dir),
         })
@@ -80,8 +84,12 @@ impl Given {
 }
 
 /// What holds where nobody says anything.
-pub(super) fn defaults() -> Layer {
+pub(super) fn defaults(given: &Given) -> Layer {
     let mut layer = Layer::new();
+    if let Some(data) = &given.data_home {
+        let home = Value::Folder(data.join("rung"));
+        layer.insert("home".to_owned(), (home, Origin::Default));
+    }
     for setting in SETTINGS {
         if let Some(text) = setting.default {
             let value = setting.kind.read_text(text, Path::new(""));
@@ -93,17 +101,13 @@ pub(super) fn defaults() -> Layer {
 }
 
 pub(super) fn user_file(given: &Given) -> Result<Layer, Fault> {
-    let mut layer = Layer::new();
-    if let Some(data) = &given.data_home {
-        let home = Value::Folder(data.join("rung"));
-        layer.insert("home".to_owned(), (home, Origin::Default));
+    match given.user_file() {
+        Some(path) => match read_if_there(&path)? {
+            Some(text) => parse_file(&path, &text),
+            None => Ok(Layer::new()),
+        },
+        None => Ok(Layer::new()),
     }
-    if let Some(path) = given.user_file()
-        && let Some(text) = read_if_there(&path)?
-    {
-        layer.extend(parse_file(&path, &text)?);
-    }
-    Ok(layer)
 }
 
 pub(super) fn environment(given: &Given) -> Result<Layer, Fault> {

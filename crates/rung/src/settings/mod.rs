@@ -42,7 +42,7 @@ pub(crate) struct Withheld {
 impl Settings {
     /// Reads every layer.
     pub(crate) fn load(given: &Given) -> Result<Self, Fault> {
-        let mut values = layers::defaults();
+        let mut values = layers::defaults(given);
         let mut withheld = Vec::new();
         values.extend(layers::user_file(given)?);
         let project = trust::find_project(given)?;

@@ -49,7 +49,8 @@ pub(super) fn find_project(given: &Given) -> Result<Option<Project>, Fault> {
 fn is_ours(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let user = rustix::process::geteuid().as_raw();
-    fs::metadata(path).is_ok_and(|file| file.uid() == user)
+    // Of the link, where it is one: whoever made it chose what it leads to.
+    fs::symlink_metadata(path).is_ok_and(|file| file.uid() == user)
 }
 
 #[cfg(not(unix))]

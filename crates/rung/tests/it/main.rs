@@ -15,3 +15,4 @@ mod readme;
 mod reference;
 mod sandbox;
 mod selectors;
+mod soak;
