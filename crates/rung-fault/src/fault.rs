@@ -47,6 +47,15 @@ impl Detail {
     }
 }
 
+/// The known name that `given` was probably meant to be.
+pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let scored = known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(given, name), name));
+    let (score, name) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (score > 0.85).then_some(name)
+}
+
 /// An error that knows its code. Every crate's `Error` is one.
 pub trait Coded: fmt::Display {
     /// The code, decided by an exhaustive match.

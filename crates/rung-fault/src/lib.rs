@@ -11,4 +11,4 @@ mod codes;
 mod fault;
 
 pub use codes::{Class, Code, Face, Retry};
-pub use fault::{Coded, Detail, Fault};
+pub use fault::{Coded, Detail, Fault, nearest};

@@ -31,6 +31,19 @@ impl Budget {
         }
     }
 
+    /// Whether `value` has no collection at its top that is larger than the cap.
+    pub fn allows_items(&self, value: &serde_json::Value) -> bool {
+        use serde_json::Value;
+        let few = |value: &Value| match (value, self.max_items) {
+            (Value::Array(items), Some(most)) => items.len() <= most,
+            _ => true,
+        };
+        match value {
+            Value::Object(entries) => entries.values().all(few),
+            other => few(other),
+        }
+    }
+
     /// The same budget with `bytes` of it already spent, as on an envelope.
     #[must_use]
     pub fn less(self, bytes: usize) -> Self {
@@ -65,6 +78,8 @@ pub mod limits {
     pub const HITS: usize = 20;
     /// Code points shown of the line around a hit, on either side.
     pub const HIT_CONTEXT_CHARS: u64 = 80;
+    /// Bytes set aside for each hit beyond its text: numbers, names and brackets, however it is rendered.
+    pub const HIT_BYTES: usize = 128;
     /// Code points of a search text or a regular expression.
     pub const PATTERN_CHARS: usize = 1_024;
     /// Memory that a compiled regular expression may take.
@@ -73,6 +88,8 @@ pub mod limits {
     pub const MATCH_BYTES: usize = 64 << 10;
     /// What the sliding search holds at once.
     pub const SEARCH_BYTES: usize = 256 << 10;
+    /// How much of a JSON string is decoded at once.
+    pub const DECODE_BYTES: usize = 16 << 10;
 
     /// Bytes of a JSON path's text. Every path of a record is shorter: [`PREVIEW_DEPTH`] steps of at most
     /// [`STEP_BYTES`] each.
@@ -90,6 +107,6 @@ pub mod limits {
     pub const OBJECT_ENTRIES: usize = 32;
     /// Levels of nesting that a preview descends; what lies deeper is shown empty.
     pub const PREVIEW_DEPTH: usize = 128;
-    /// How far back from a cut we look for the start of a handle.
+    /// Bytes of a handle or resource address; what is longer is a text like any other.
     pub const HANDLE_BYTES: usize = 2_048;
 }

@@ -37,6 +37,12 @@ pub enum Unit {
     Items,
     /// Code points from which a search goes on.
     Hits,
+    /// Code points of a text, up to which to read.
+    Before,
+}
+
+impl Unit {
+    const ALL: [Self; 4] = [Self::Chars, Self::Items, Self::Hits, Self::Before];
 }
 
 /// Where to go on.
@@ -85,11 +91,7 @@ impl CursorKey {
         bytes.push(VERSION);
         bytes.extend(self.place_tag(binding));
         bytes.extend(self.digest_tag(binding));
-        bytes.push(match position.unit {
-            Unit::Chars => 0,
-            Unit::Items => 1,
-            Unit::Hits => 2,
-        });
+        bytes.push(position.unit as u8);
         bytes.extend(position.offset.to_be_bytes());
         bytes.extend(position.limit_chars.to_be_bytes());
         bytes.extend(position.scope.as_bytes());
@@ -121,12 +123,8 @@ impl CursorKey {
         if digest != self.digest_tag(binding) {
             return Err(Error::CursorStale);
         }
-        let unit = match rest[0] {
-            0 => Unit::Chars,
-            1 => Unit::Items,
-            2 => Unit::Hits,
-            _ => return Err(Error::CursorInvalid),
-        };
+        let unit = Unit::ALL.get(usize::from(rest[0]));
+        let unit = *unit.ok_or(Error::CursorInvalid)?;
         let number = |at: usize| {
             u64::from_be_bytes(
                 rest[at..at + 8]

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::budget::limits;
 use crate::text::{chars_in, lines_in, nth_char};
 use crate::{Error, Result};
 
@@ -172,9 +173,6 @@ impl<D: Document + ?Sized> Document for Part<'_, D> {
     }
 }
 
-/// How much of a string is decoded at once.
-const DECODE_BYTES: usize = 16 << 10;
-
 /// The text of one JSON string inside a document, with its escapes undone.
 ///
 /// It is decoded as it is read; going on where the last piece ended costs nothing extra.
@@ -217,7 +215,7 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
     /// Decodes some of the raw text from `at` on: how much of it was used, and what it means.
     fn decode(&self, at: u64) -> Result<(u64, Vec<u8>), D::Error> {
         let mut raw = self.raw.piece(at)?;
-        raw.truncate(DECODE_BYTES);
+        raw.truncate(limits::DECODE_BYTES);
         let mut decoded = Vec::with_capacity(raw.len());
         let mut used = 0;
         while used < raw.len() {

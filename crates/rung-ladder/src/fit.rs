@@ -1,9 +1,9 @@
 //! Making a JSON value fit a budget: still valid JSON, every cut on record.
 //!
-//! A preview is grown, not cut down. It starts as a skeleton (every member of every object it enters, empty
-//! lists, empty long texts) and is revealed level by level: at level *n* a list shows its first *n* items, a
-//! long text its first *n* chunks. So a large answer shows many items in little detail rather than one
-//! item in full, and small members never vanish behind a large one.
+//! A preview is grown, not cut down. It starts as a skeleton (the members of the outermost object, with empty
+//! lists, objects and long texts) and is revealed level by level: at level *n* a list shows its first *n* items,
+//! a long text its first *n* chunks, an object its first *n* groups of members. So a large answer shows
+//! many items in little detail rather than one item in full, and small members do not wait for large ones.
 //!
 //! The steps come in one fixed order that does not depend on the budget; the budget only decides after how
 //! many of them to stop. That is why a larger budget never shows less. The price of the records counts
@@ -74,24 +74,16 @@ fn json_bytes_within(
 ///
 /// `at` is where the value stands in the document that the caller keeps, and where its records point.
 pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
-    let max_items = budget.max_items.unwrap_or(usize::MAX);
-    let few_items = match value {
-        Value::Array(items) => items.len() <= max_items,
-        Value::Object(entries) => entries.values().all(|entry| {
-            entry
-                .as_array()
-                .is_none_or(|items| items.len() <= max_items)
-        }),
-        _ => true,
-    };
-    if few_items && json_bytes_within(value, budget.measure, budget.max_bytes).is_some() {
+    let whole = budget.allows_items(value)
+        && json_bytes_within(value, budget.measure, budget.max_bytes).is_some();
+    if whole {
         return Ok(Fitted {
             value: value.clone(),
             cuts: Vec::new(),
         });
     }
-    let mut preview = Preview::new(at, max_items, budget.measure);
-    if let Some(root) = preview.grow(value, budget.max_bytes) {
+    let mut preview = Preview::new(at, budget);
+    if let Some(root) = preview.grow(value) {
         return Ok(preview.finish(&root, budget));
     }
     let omitted = Fitted {
@@ -203,8 +195,7 @@ impl Body<'_> {
 
 struct Preview<'v, 'p> {
     at: &'p Path,
-    max_items: usize,
-    measure: Measure,
+    budget: &'p Budget,
     parts: Vec<Part<'v>>,
     /// The parts that still have something to show, in the order in which they will.
     growing: VecDeque<usize>,
@@ -215,7 +206,7 @@ struct Preview<'v, 'p> {
 }
 
 impl<'v, 'p> Preview<'v, 'p> {
-    fn new(at: &'p Path, max_items: usize, measure: Measure) -> Self {
+    fn new(at: &'p Path, budget: &'p Budget) -> Self {
         // Numbers in records are charged at their longest, so that what a step costs does not depend on
         // how far the preview has got.
         let whole = [Cut::Bytes {
@@ -225,25 +216,24 @@ impl<'v, 'p> Preview<'v, 'p> {
         }];
         Self {
             at,
-            max_items,
-            measure,
+            budget,
             parts: Vec::new(),
             growing: VecDeque::new(),
             shown_bytes: 0,
-            record_bytes: json_bytes(&whole, measure),
+            record_bytes: json_bytes(&whole, budget.measure),
         }
     }
 
-    /// Reveals as much of `value` as `max_bytes` allow, or nothing if the skeleton is too large already.
-    fn grow(&mut self, value: &'v Value, max_bytes: usize) -> Option<Shown<'v>> {
+    /// Reveals as much of `value` as fits, or nothing if the skeleton is too large already.
+    fn grow(&mut self, value: &'v Value) -> Option<Shown<'v>> {
         let root = self.reveal(value, None, 0, 0);
-        let mut fits = self.bytes() <= max_bytes;
+        let mut fits = self.fits();
         // What was done since the last state that fitted.
         let mut undo: Vec<(usize, (usize, usize))> = Vec::new();
         let mut level = 0;
         // A later state can fit although this one does not, since completing a part drops its record;
         // once the bare value is too large, none can.
-        while self.shown_bytes <= max_bytes && !self.growing.is_empty() {
+        while !self.overflows() && !self.growing.is_empty() {
             level += 1;
             for _ in 0..self.growing.len() {
                 let Some(number) = self.growing.pop_front() else {
@@ -251,11 +241,11 @@ impl<'v, 'p> Preview<'v, 'p> {
                 };
                 undo.push((number, self.parts[number].body.extent()));
                 self.step(number, level);
-                if self.bytes() <= max_bytes {
+                if self.fits() {
                     fits = true;
                     undo.clear();
                 }
-                if self.shown_bytes > max_bytes {
+                if self.overflows() {
                     break;
                 }
             }
@@ -266,8 +256,13 @@ impl<'v, 'p> Preview<'v, 'p> {
         fits.then_some(root)
     }
 
-    fn bytes(&self) -> usize {
-        self.shown_bytes + self.record_bytes
+    fn fits(&self) -> bool {
+        self.shown_bytes + self.record_bytes <= self.budget.max_bytes
+    }
+
+    /// Whether no later state can fit either, so that the work at hand may be left where it is.
+    fn overflows(&self) -> bool {
+        self.shown_bytes > self.budget.max_bytes
     }
 
     /// Shows one more unit of a part.
@@ -291,7 +286,7 @@ impl<'v, 'p> Preview<'v, 'p> {
     ) -> Shown<'v> {
         let body = match value {
             Value::String(text) if !is_atom(text) => {
-                self.shown_bytes += json_bytes(&"", self.measure);
+                self.shown_bytes += json_bytes(&"", self.budget.measure);
                 Body::Text {
                     text,
                     chunks: 0,
@@ -306,7 +301,7 @@ impl<'v, 'p> Preview<'v, 'p> {
                     items,
                     shown: Vec::new(),
                     most: match depth {
-                        0 | 1 => items.len().min(self.max_items),
+                        0 | 1 => items.len().min(self.budget.max_items.unwrap_or(usize::MAX)),
                         _ => items.len(),
                     },
                 }
@@ -319,11 +314,12 @@ impl<'v, 'p> Preview<'v, 'p> {
                 }
             }
             whole => {
-                self.shown_bytes += json_bytes(whole, self.measure);
+                self.shown_bytes += json_bytes(whole, self.budget.measure);
                 return Shown::Whole(whole);
             }
         };
-        let units = level + usize::from(matches!(body, Body::Object { .. }));
+        // The outermost object shows its members from the start: they are the shape of the answer.
+        let units = level + usize::from(depth == 0 && matches!(body, Body::Object { .. }));
         let number = self.parts.len();
         self.parts.push(Part {
             body,
@@ -343,7 +339,7 @@ impl<'v, 'p> Preview<'v, 'p> {
                 original,
             };
             // And its comma.
-            let record_bytes = json_bytes(&record, self.measure) + 1;
+            let record_bytes = json_bytes(&record, self.budget.measure) + 1;
             self.parts[number].record_bytes = record_bytes;
             self.record_bytes += record_bytes;
             if depth < limits::PREVIEW_DEPTH && self.parts[number].body.can_grow() {
@@ -376,13 +372,16 @@ impl<'v, 'p> Preview<'v, 'p> {
                 *shown_bytes = to;
                 *shown_chars += added.chars().count();
                 self.shown_bytes +=
-                    json_bytes(&added, self.measure) - json_bytes(&"", self.measure);
+                    json_bytes(&added, self.budget.measure) - json_bytes(&"", self.budget.measure);
             }
             Body::List { items, shown, most } => {
                 let items = *items;
                 let from = shown.len();
                 let to = (*most).min(from + units);
                 for (at, item) in items.iter().enumerate().take(to).skip(from) {
+                    if self.overflows() {
+                        break;
+                    }
                     self.shown_bytes += usize::from(at > 0);
                     let place = Some((number, Segment::Index(at as u64)));
                     let item = self.reveal(item, place, depth, level);
@@ -399,8 +398,14 @@ impl<'v, 'p> Preview<'v, 'p> {
                     .skip(from)
                     .take(units * limits::OBJECT_ENTRIES);
                 for (at, (name, value)) in group.enumerate() {
+                    if self.overflows() {
+                        break;
+                    }
+                    // Objects within objects come a level later, or a few levels of nesting would
+                    // multiply into one step.
+                    let level = level - usize::from(value.is_object() && level > 0);
                     let comma = usize::from(from + at > 0);
-                    self.shown_bytes += json_bytes(name, self.measure) + 1 + comma;
+                    self.shown_bytes += json_bytes(name, self.budget.measure) + 1 + comma;
                     let place = Some((number, step_to(name, from + at)));
                     let entry = self.reveal(value, place, depth, level);
                     if let Body::Object { shown, .. } = &mut self.parts[number].body {
@@ -497,5 +502,64 @@ fn step_to(name: &str, position: usize) -> Segment {
         step
     } else {
         Segment::Index(position as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn preview(value: &Value, max_bytes: usize) -> Fitted {
+        let fitted = fit(value, &Path::root(), &Budget::bytes(max_bytes)).unwrap();
+        assert!(!fitted.value.is_null(), "something is shown");
+        fitted
+    }
+
+    #[test]
+    fn objects_within_objects_do_not_multiply() {
+        let names = || (0..32).map(|n| format!("name {n}"));
+        let leaf: Map<_, _> = names().map(|name| (name, json!("short"))).collect();
+        let middle: Map<_, _> = names().map(|name| (name, json!(leaf))).collect();
+        let value: Value = names()
+            .map(|name| (name, json!(middle)))
+            .collect::<Map<_, _>>()
+            .into();
+        for max_bytes in [8_000, 50_000, 200_000] {
+            let fitted = preview(&value, max_bytes);
+            let used =
+                json_bytes(&fitted.value, Measure::Bare) + json_bytes(&fitted.cuts, Measure::Bare);
+            assert!(used * 3 > max_bytes, "{used} of {max_bytes}");
+        }
+    }
+
+    #[test]
+    fn one_huge_member_does_not_hide_the_others() {
+        let value = json!({"id": 7, "body": format!("res_{}", "a".repeat(90_000)), "tags": ["x"]});
+        let fitted = preview(&value, 10_000);
+        assert_eq!(
+            (&fitted.value["id"], &fitted.value["tags"]),
+            (&json!(7), &json!(["x"]))
+        );
+        assert!(fitted.value["body"].as_str().unwrap().len() > 5_000);
+    }
+
+    #[test]
+    fn a_member_with_a_long_name_is_cut_by_its_position() {
+        let name = "n".repeat(500);
+        let value = json!({"a": 1, name.as_str(): "x".repeat(9_000)});
+        let fitted = preview(&value, 4_000);
+        assert_eq!(fitted.cuts[1].path().to_string(), "[1]");
+    }
+
+    #[test]
+    fn the_work_is_bounded_by_the_budget() {
+        let inner: Vec<Value> = (0..1_000_000).map(Value::from).collect();
+        let value = json!([inner, inner, inner]);
+        let (at, budget) = (Path::root(), Budget::bytes(2_000));
+        let mut preview = Preview::new(&at, &budget);
+        preview.grow(&value);
+        assert!(preview.parts.len() < 100);
+        assert!(preview.shown_bytes < 5_000);
     }
 }

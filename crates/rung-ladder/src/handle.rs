@@ -67,7 +67,9 @@ impl FromStr for Handle {
 
 /// Whether the whole of `text` is one handle or resource address.
 pub(crate) fn is_handle(text: &str) -> bool {
-    MARKERS.iter().any(|marker| text.starts_with(marker)) && text.bytes().all(is_handle_byte)
+    text.len() <= limits::HANDLE_BYTES
+        && MARKERS.iter().any(|marker| text.starts_with(marker))
+        && text.bytes().all(is_handle_byte)
 }
 
 /// The largest position at or before `at` that does not stand inside a handle.

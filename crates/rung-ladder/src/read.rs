@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use crate::budget::limits;
 use crate::cursor::{Position, Unit};
-use crate::document::{Document, Mark, Part, Unescaped, find_char, take_chars};
+use crate::document::{Document, Mark, Part, Unescaped, take_chars};
 use crate::path::Segment;
 use crate::scan::{Kind, Node, select};
-use crate::search::Search;
+use crate::search::{Hit, Search};
 use crate::text::json_string_bytes;
-use crate::window::{Extent, Window, around_match, at_offset, of_lines};
+use crate::window::{Extent, Window, around_match, at_offset, of_lines, up_to};
 use crate::{Error, Path, Result};
 
 /// What to read.
@@ -28,6 +28,13 @@ pub enum Range {
     Chars {
         /// Code points to pass over.
         offset_chars: u64,
+        /// Code points to read.
+        limit_chars: u64,
+    },
+    /// A number of code points up to an offset.
+    Before {
+        /// Where it ends.
+        end_chars: u64,
         /// Code points to read.
         limit_chars: u64,
     },
@@ -161,23 +168,25 @@ pub fn read<D: Document + ?Sized>(
     selector: &Selector,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
+    doc.len_chars().ok_or(Error::NotText)?;
     let Selector { path, range } = selector;
-    if path.segments().is_empty() && !matches!(range, Range::Items { .. }) {
-        return read_text(doc, path, range, max_bytes);
-    }
     if path.is_plural() {
         return read_items(doc, path, range, max_bytes);
     }
-    let node = first(doc, path)?;
-    if let (Kind::Array | Kind::Object, Range::Items { first, limit_chars }) = (node.kind, range) {
-        let inside = path.then(Segment::Slice(0, None));
-        let range = Range::Items {
-            first: *first,
-            limit_chars: *limit_chars,
-        };
-        return read_items(doc, &inside, &range, max_bytes);
+    let at_root = path.segments().is_empty();
+    if at_root && !matches!(range, Range::Items { .. }) {
+        return read_text(doc, path, range, max_bytes);
     }
-    read_node(doc, &node, range, max_bytes)
+    let node = first(doc, path)?;
+    match (node.kind, range) {
+        (Kind::Array | Kind::Object, Range::Items { .. }) => {
+            let inside = path.then(Segment::Slice(0, None));
+            read_items(doc, &inside, range, max_bytes)
+        }
+        // At the root a text is the document's own, so that every offset means the same.
+        _ if at_root => read_text(doc, path, range, max_bytes),
+        _ => read_node(doc, &node, path, range, max_bytes),
+    }
 }
 
 impl Position {
@@ -190,6 +199,10 @@ impl Position {
         let range = match (self.unit, rest) {
             (Unit::Chars, None) => Range::Chars {
                 offset_chars: self.offset,
+                limit_chars: self.limit_chars,
+            },
+            (Unit::Before, None) => Range::Before {
+                end_chars: self.offset,
                 limit_chars: self.limit_chars,
             },
             (Unit::Chars, Some(index)) => Range::Item {
@@ -226,31 +239,34 @@ impl Reading {
     pub fn next(&self) -> Option<Position> {
         match self {
             Self::Text { window, among, .. } => {
-                let inside = window.next_offset().map(|offset| self.at_chars(offset));
-                inside.flatten().or_else(|| {
-                    let Among {
-                        path,
-                        index,
-                        original,
-                    } = among.as_ref()?;
-                    let behind = index + 1;
-                    (behind < *original).then(|| Position::items(path, behind, window.limit_chars))
-                })
+                if let Some(offset) = window.next_offset() {
+                    return self.in_text(Unit::Chars, offset);
+                }
+                let Among {
+                    path,
+                    index,
+                    original,
+                } = among.as_ref()?;
+                let behind = index + 1;
+                (behind < *original).then(|| Position::items(path, behind, window.limit_chars))
             }
             Self::Items { next, .. } | Self::Hits { next, .. } => next.clone(),
         }
     }
 
-    /// Where the part before this one begins.
+    /// Where the part before this one ends.
     pub fn previous(&self) -> Option<Position> {
         match self {
-            Self::Text { window, .. } => self.at_chars(window.previous_offset()?),
-            Self::Items { .. } | Self::Hits { .. } => None,
+            // Of one item among several the beginning is where the items are.
+            Self::Text { window, among, .. } if window.start_chars > 0 && among.is_none() => {
+                self.in_text(Unit::Before, window.start_chars)
+            }
+            _ => None,
         }
     }
 
-    /// Another offset in the same text.
-    fn at_chars(&self, offset: u64) -> Option<Position> {
+    /// Another place in the same text.
+    fn in_text(&self, unit: Unit, offset: u64) -> Option<Position> {
         let Self::Text {
             path,
             window,
@@ -265,7 +281,7 @@ impl Reading {
             None => path.to_string(),
         };
         Some(Position {
-            unit: Unit::Chars,
+            unit,
             offset,
             limit_chars: window.step_chars(),
             scope,
@@ -284,22 +300,25 @@ fn first<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> {
 }
 
 /// A string is read as the text it means, everything else as the text it is.
+///
+/// `path` is how the node was asked for, which is what a cursor carries: it is no longer than it has to be.
 fn read_node<D: Document + ?Sized>(
     doc: &D,
     node: &Node,
+    path: &Path,
     range: &Range,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
     let span = node.span.clone();
     let mut reading = if node.kind == Kind::String {
         let text = Unescaped::new(doc, span.start + 1..span.end - 1)?;
-        read_text(&text, &node.path, range, max_bytes)?
+        read_text(&text, path, range, max_bytes)?
     } else {
         let part = Part::new(doc, span)?;
         if node.kind == Kind::Scalar {
             check_scalar(&part, node.span.start)?;
         }
-        read_text(&part, &node.path, range, max_bytes)?
+        read_text(&part, path, range, max_bytes)?
     };
     if let Reading::Text { kind, .. } = &mut reading {
         *kind = Some(node.kind);
@@ -333,6 +352,10 @@ fn read_text<D: Document + ?Sized>(
             limit_chars,
             ..
         } => at_offset(doc, *offset_chars, most(*limit_chars)?)?,
+        Range::Before {
+            end_chars,
+            limit_chars,
+        } => up_to(doc, *end_chars, most(*limit_chars)?)?,
         // A text is one item.
         Range::Items { limit_chars, .. } => at_offset(doc, 0, most(*limit_chars)?)?,
         Range::Lines { first, last } => {
@@ -369,21 +392,13 @@ fn read_hits<D: Document + ?Sized>(
     offset_chars: u64,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
-    doc.len_chars().ok_or(Error::NotText)?;
     let search = Search::pattern(pattern)?;
-    let mut marks = Vec::new();
-    search.each(doc, offset_chars, |hit| {
-        marks.push(hit);
-        marks.len() <= limits::HITS
-    })?;
-
     let mut hits = Vec::new();
     let mut next = None;
     let mut room = max_bytes;
-    for hit in marks {
-        let text = line_around(doc, hit.start, hit.end_chars)?;
-        // A line of numbers and brackets comes with each hit, however it is rendered.
-        let bytes = json_string_bytes(&text) + HIT_OVERHEAD_BYTES;
+    search.each(doc, offset_chars, |hit| {
+        let text = line_around(&hit);
+        let bytes = json_string_bytes(&text) + limits::HIT_BYTES;
         if hits.len() == limits::HITS || bytes > room {
             next = Some(Position {
                 unit: Unit::Hits,
@@ -391,7 +406,7 @@ fn read_hits<D: Document + ?Sized>(
                 limit_chars: limits::WINDOW_CHARS,
                 scope: format!("{path}\0{pattern}"),
             });
-            break;
+            return false;
         }
         room -= bytes;
         hits.push(Found {
@@ -400,7 +415,8 @@ fn read_hits<D: Document + ?Sized>(
             line: hit.start.lines + 1,
             text,
         });
-    }
+        true
+    })?;
     if hits.is_empty() {
         return Err(match next {
             Some(_) => Error::BudgetTooSmall { max_bytes },
@@ -415,23 +431,34 @@ fn read_hits<D: Document + ?Sized>(
     })
 }
 
-const HIT_OVERHEAD_BYTES: usize = 128;
-
 /// What stands on the line of a hit, a little to either side of it.
-fn line_around<D: Document + ?Sized>(
-    doc: &D,
-    start: Mark,
-    end_chars: u64,
-) -> Result<String, D::Error> {
-    let context = limits::HIT_CONTEXT_CHARS;
-    let from = find_char(doc, start.chars.saturating_sub(context))?;
-    let before = take_chars(doc, from, start.chars - from.chars)?;
-    let shown = (end_chars - start.chars).min(context) + context;
-    let after = take_chars(doc, start, shown)?;
-    let before = before.rsplit('\n').next().unwrap_or_default();
+fn line_around(hit: &Hit<'_>) -> String {
+    let context = usize::try_from(limits::HIT_CONTEXT_CHARS).unwrap_or(usize::MAX);
+    let before = hit
+        .before
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let before = &before[before.len().saturating_sub(context * 4)..];
+    let before: Vec<char> = String::from_utf8_lossy(before)
+        .chars()
+        .rev()
+        .take(context)
+        .collect();
     // The match itself may span lines; the line it begins on is the one shown.
-    let after = after.split('\n').next().unwrap_or_default();
-    Ok(format!("{before}{}", after.trim_end_matches('\r')))
+    let after = hit
+        .after
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let after = &after[..after.len().min(context * 8)];
+    let matched = usize::try_from(hit.end_chars - hit.start.chars).unwrap_or(usize::MAX);
+    let after = String::from_utf8_lossy(after);
+    let shown = after
+        .trim_end_matches('\r')
+        .chars()
+        .take(matched.min(context) + context);
+    before.into_iter().rev().chain(shown).collect()
 }
 
 fn read_items<D: Document + ?Sized>(
@@ -493,7 +520,7 @@ fn read_items<D: Document + ?Sized>(
             offset_chars,
             limit_chars,
         };
-        let mut reading = read_node(doc, &node, &range, max_bytes)?;
+        let mut reading = read_node(doc, &node, &node.path, &range, max_bytes)?;
         if let Reading::Text { among, .. } = &mut reading {
             *among = Some(Among {
                 path: path.clone(),

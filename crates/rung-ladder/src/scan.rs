@@ -211,7 +211,9 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
                 }
             }
         }
-        serde_json::from_slice(&raw).map_err(|_| Error::NotJson { at: start }.into())
+        // A name with half a surrogate pair means nothing; it is passed by as it stands.
+        Ok(serde_json::from_slice(&raw)
+            .unwrap_or_else(|_| String::from_utf8_lossy(&raw).into_owned()))
     }
 
     fn skip_value(&mut self) -> Result<(), D::Error> {

@@ -15,15 +15,19 @@ use crate::{Error, Result};
 pub(crate) struct Search(Regex);
 
 /// A place where it is.
-pub(crate) struct Hit {
+pub(crate) struct Hit<'b> {
     /// Its beginning.
     pub(crate) start: Mark,
     /// Its end, in code points.
     pub(crate) end_chars: u64,
+    /// What is at hand before it.
+    pub(crate) before: &'b [u8],
+    /// It, and what is at hand behind it.
+    pub(crate) after: &'b [u8],
 }
 
-/// Enough for the one character that a word or line boundary looks back at.
-const CONTEXT_BYTES: usize = 4;
+/// Kept before the place where the search goes on: what boundaries look back at, and hits are shown with.
+const CONTEXT_BYTES: usize = limits::HIT_CONTEXT_CHARS as usize * 4;
 
 impl Search {
     /// A text, whatever its case.
@@ -61,11 +65,14 @@ impl Search {
             .map_err(invalid)
     }
 
-    /// The first occurrence.
-    pub(crate) fn first<D: Document + ?Sized>(&self, doc: &D) -> Result<Option<Hit>, D::Error> {
+    /// The first occurrence: where it begins and ends, in code points.
+    pub(crate) fn first<D: Document + ?Sized>(
+        &self,
+        doc: &D,
+    ) -> Result<Option<(u64, u64)>, D::Error> {
         let mut found = None;
         self.each(doc, 0, |hit| {
-            found = Some(hit);
+            found = Some((hit.start.chars, hit.end_chars));
             false
         })?;
         Ok(found)
@@ -78,43 +85,45 @@ impl Search {
         from_chars: u64,
         mut visit: impl FnMut(Hit) -> bool,
     ) -> Result<(), D::Error> {
-        // With the character before it, which boundaries look back at.
-        let mut base = find_char(doc, from_chars.saturating_sub(1))?;
+        let mut base = find_char(doc, from_chars.saturating_sub(limits::HIT_CONTEXT_CHARS))?;
         let from = find_char(doc, from_chars)?;
         let mut buffer = Vec::new();
-        let mut at = usize::try_from(from.bytes - base.bytes).expect("one character");
+        let mut at = usize::try_from(from.bytes - base.bytes).expect("a little context");
         loop {
             let more = fill(doc, base.bytes, &mut buffer)?;
-            match self.0.find_at(&buffer, at).map(|found| found.range()) {
-                // It may go on behind the buffer's end: look again with its start in front.
-                Some(found)
-                    if more
-                        && found.start > CONTEXT_BYTES
-                        && found.end + limits::MATCH_BYTES > buffer.len() =>
-                {
-                    at = slide(&mut base, &mut buffer, found.start);
-                }
-                Some(found) => {
+            // What ends behind this may be longer than it looks, or be beaten by a match that begins
+            // earlier and ends where we cannot see.
+            let sure = match more {
+                true => buffer.len().saturating_sub(limits::MATCH_BYTES).max(at),
+                false => buffer.len(),
+            };
+            let found = self.0.find_at(&buffer, at).map(|found| found.range());
+            let keep = found.as_ref().map_or(sure, |found| found.start.min(sure));
+            match found {
+                Some(found) if found.end <= sure || keep <= CONTEXT_BYTES => {
                     let start = base.behind(&buffer[..found.start]);
-                    let end_chars = start.chars + chars_in(&buffer[found.clone()]);
-                    if !visit(Hit { start, end_chars }) {
+                    let hit = Hit {
+                        start,
+                        end_chars: start.chars + chars_in(&buffer[found.clone()]),
+                        before: &buffer[..found.start],
+                        after: &buffer[found.start..],
+                    };
+                    if !visit(hit) {
                         return Ok(());
                     }
-                    at = if found.is_empty() {
-                        next_char(&buffer, found.end)
-                    } else {
-                        found.end
+                    at = match found.is_empty() {
+                        true => next_char(&buffer, found.end),
+                        false => found.end,
                     };
                     if at > buffer.len() {
                         return Ok(());
                     }
                 }
-                None if more => {
-                    let keep = buffer.len().saturating_sub(limits::MATCH_BYTES).max(at);
+                None if !more => return Ok(()),
+                _ => {
                     let keep = next_char(&buffer, keep - 1);
                     at = slide(&mut base, &mut buffer, keep);
                 }
-                None => return Ok(()),
             }
         }
     }
@@ -212,7 +221,7 @@ mod tests {
         assert_eq!(all.len(), 3);
         for from in 0..text.len() as u64 {
             let mut first = None;
-            let visit = |hit: Hit| {
+            let visit = |hit: Hit<'_>| {
                 first = Some(hit.start.chars);
                 false
             };
@@ -220,6 +229,21 @@ mod tests {
             let expected = all.iter().map(|hit| hit.0).find(|start| *start >= from);
             assert_eq!(first, expected, "from {from}");
         }
+    }
+
+    #[test]
+    fn a_match_that_begins_first_is_the_one_found() {
+        let size = limits::SEARCH_BYTES;
+        let mut text = "x".repeat(size + 5_000);
+        text.replace_range(size - 60_000..size - 59_999, "a");
+        text.replace_range(size - 50_000..size - 49_999, "c");
+        text.replace_range(size + 2_000..size + 2_001, "b");
+        let search = Search::pattern("a[^b]*b|c").unwrap();
+        let start = size as u64 - 60_000;
+        assert_eq!(hits(&search, &text), [(start, start + 62_001, 0)]);
+        // One that is longer than we look ahead does not stop the search.
+        let long = format!("a{}b c", "x".repeat(size * 2));
+        assert!(!hits(&search, &long).is_empty());
     }
 
     #[test]

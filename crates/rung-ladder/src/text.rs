@@ -32,6 +32,21 @@ pub(crate) fn prefix(text: &str, max_chars: usize, max_bytes: usize) -> &str {
     text
 }
 
+/// The longest ending of `text` that, as part of a JSON string, has at most `max_bytes` bytes.
+pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
+    let mut bytes = 0;
+    for (at, char) in text.char_indices().rev() {
+        bytes += match char.len_utf8() {
+            1 => 1 + extra_bytes(text.as_bytes()[at]),
+            longer => longer,
+        };
+        if bytes > max_bytes {
+            return &text[at + char.len_utf8()..];
+        }
+    }
+    text
+}
+
 /// The longest beginning of `text` that costs at most `max_bytes` inside a JSON string and cuts neither
 /// a character nor a handle.
 pub fn head(text: &str, max_bytes: usize) -> &str {

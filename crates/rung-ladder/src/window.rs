@@ -3,7 +3,7 @@
 use crate::budget::limits;
 use crate::document::{Document, find_char, find_line, take_chars};
 use crate::search::Search;
-use crate::text::prefix;
+use crate::text::{prefix, suffix};
 use crate::{Error, Result};
 
 /// A part of a text.
@@ -32,11 +32,6 @@ impl Window {
     /// Where the window after this one begins.
     pub fn next_offset(&self) -> Option<u64> {
         (self.end_chars < self.size_chars).then_some(self.end_chars)
-    }
-
-    /// Where the window before this one begins.
-    pub fn previous_offset(&self) -> Option<u64> {
-        (self.start_chars > 0).then(|| self.start_chars.saturating_sub(self.step_chars()))
     }
 
     /// How much a neighbour of this window holds: as much as this one may, but around a match, where the
@@ -101,6 +96,33 @@ pub(crate) fn at_offset<D: Document + ?Sized>(
     })
 }
 
+/// The window that ends at `end_chars`: what is too much is left out at its beginning.
+pub(crate) fn up_to<D: Document + ?Sized>(
+    doc: &D,
+    end_chars: u64,
+    extent: Extent,
+) -> Result<Window, D::Error> {
+    let size_chars = doc.len_chars().ok_or(Error::NotText)?;
+    let end_chars = end_chars.min(size_chars);
+    let from = end_chars.saturating_sub(extent.limit_chars);
+    let text = take_chars(doc, find_char(doc, from)?, end_chars - from)?;
+    let text = suffix(&text, extent.max_bytes);
+    if text.is_empty() && end_chars > 0 {
+        return Err(Error::BudgetTooSmall {
+            max_bytes: extent.max_bytes,
+        }
+        .into());
+    }
+    Ok(Window {
+        start_chars: end_chars - text.chars().count() as u64,
+        end_chars,
+        text: text.to_owned(),
+        limit_chars: extent.limit_chars,
+        size_chars,
+        found: None,
+    })
+}
+
 /// The window of the lines from `first` to `last`, counted from 1, both included.
 pub(crate) fn of_lines<D: Document + ?Sized>(
     doc: &D,
@@ -143,16 +165,16 @@ pub(crate) fn around_match<D: Document + ?Sized>(
         return Err(Error::WindowInvalid("before_chars or after_chars is out of range").into());
     }
     doc.len_chars().ok_or(Error::NotText)?;
-    let hit = search.first(doc)?.ok_or(Error::MatchAbsent)?;
-    let start = hit.start.chars.saturating_sub(before_chars);
-    let length = (hit.end_chars - start)
+    let (hit_start, hit_end) = search.first(doc)?.ok_or(Error::MatchAbsent)?;
+    let start = hit_start.saturating_sub(before_chars);
+    let length = (hit_end - start)
         .saturating_add(after_chars)
         .min(limits::WINDOW_CHARS_MAX);
     let mut window = at_offset(doc, start, Extent::new(length.max(1), max_bytes)?)?;
     // Where the bytes do not last up to the match, the match is what was asked for.
-    if window.end_chars < hit.end_chars && hit.start.chars > start {
-        window = at_offset(doc, hit.start.chars, Extent::new(length.max(1), max_bytes)?)?;
+    if window.end_chars < hit_end && hit_start > start {
+        window = at_offset(doc, hit_start, Extent::new(length.max(1), max_bytes)?)?;
     }
-    window.found = Some((hit.start.chars, hit.end_chars));
+    window.found = Some((hit_start, hit_end));
     Ok(window)
 }

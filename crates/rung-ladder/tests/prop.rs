@@ -382,6 +382,24 @@ proptest! {
         let (tail, _) = read_all_text(&text, &Path::root(), offset, 4_096, 50_000);
         let expected: String = text.chars().skip(usize::try_from(offset).unwrap()).collect();
         prop_assert_eq!(tail, expected);
+        // Backwards from anywhere, without a gap.
+        let mut back = Vec::new();
+        let mut selector = Selector { path: Path::root(), range: Range::Before { end_chars: offset, limit_chars: step } };
+        for _ in 0..offset {
+            let reading = read(text.as_str(), &selector, bytes.max(64)).unwrap();
+            let previous = reading.previous();
+            match reading {
+                Reading::Text { window, .. } => back.push(window.text),
+                other => panic!("{other:?}"),
+            }
+            match previous {
+                Some(position) => selector = position.selector().unwrap(),
+                None => break,
+            }
+        }
+        back.reverse();
+        let expected: String = text.chars().take(usize::try_from(offset).unwrap()).collect();
+        prop_assert_eq!(back.concat(), expected);
         // Prose: a beginning that fits.
         let cut = head(&text, bytes);
         prop_assert!(text.starts_with(cut) && json_string_bytes(cut) - 2 <= bytes);

@@ -2,7 +2,7 @@
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
-use rung_fault::{Code, Detail, Fault};
+use rung_fault::{Code, Detail, Fault, nearest};
 use serde_json::Value;
 
 use crate::Schema;
@@ -143,11 +143,7 @@ fn known_names(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
 }
 
 fn closest(name: &str, known: &[String]) -> Option<String> {
-    let scored = known
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.8).then(|| best.1.clone())
+    nearest(name, known.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// `/filter/created_at/0` as `filter.created_at[0]`.

@@ -10,7 +10,7 @@ use rung_auth::Permit;
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Cut, Handle, Measure, Path, fit, head, json_bytes, json_string_bytes};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::source::Call;
 
@@ -41,6 +41,28 @@ impl<T> From<T> for Answer<T> {
             text: None,
             links: Vec::new(),
         }
+    }
+}
+
+impl<T: Serialize> Answer<T> {
+    /// Bytes of the reply that gives this answer whole.
+    pub fn reply_bytes(&self, rendering: Rendering) -> usize {
+        let around = Reply {
+            content: blocks(String::new(), &self.links, rendering),
+            structured_content: rendering.structured.then(|| json!({})),
+            is_error: false,
+            fault: None,
+        };
+        let text_bytes = match &self.text {
+            Some(text) => json_string_bytes(text) - 2,
+            None => json_bytes(&self.data, Measure::Quoted),
+        };
+        // In place of the empty object.
+        let data_bytes = match rendering.structured {
+            true => json_bytes(&self.data, Measure::Bare) - 2,
+            false => 0,
+        };
+        around.bytes() + text_bytes + data_bytes
     }
 }
 
@@ -189,26 +211,8 @@ pub(crate) async fn render(
 
 /// Whether the whole answer fits, found out without writing it.
 fn fits(answer: &Answer<Value>, call: &Call) -> bool {
-    let Call {
-        budget, rendering, ..
-    } = call;
-    let text_bytes = match &answer.text {
-        Some(text) => json_string_bytes(text) - 2,
-        None => json_bytes(&answer.data, Measure::Quoted),
-    };
-    let data_bytes = if rendering.structured {
-        json_bytes(&answer.data, Measure::Bare)
-    } else {
-        0
-    };
-    let around = Reply {
-        content: blocks(String::new(), &answer.links, *rendering),
-        // Two bytes too many stand for the data here; that is within what a budget may waste.
-        structured_content: rendering.structured.then(|| json!({})),
-        is_error: false,
-        fault: None,
-    };
-    fits_items(&answer.data, budget) && around.bytes() + text_bytes + data_bytes <= budget.max_bytes
+    call.budget.allows_items(&answer.data)
+        && answer.reply_bytes(call.rendering) <= call.budget.max_bytes
 }
 
 fn whole(answer: Answer<Value>, rendering: Rendering) -> Reply {
@@ -225,14 +229,6 @@ fn blocks(text: String, links: &[Link], rendering: Rendering) -> Vec<Block> {
     let links = if rendering.links { links } else { &[] };
     let links = links.iter().cloned().map(Block::ResourceLink);
     std::iter::once(Block::Text { text }).chain(links).collect()
-}
-
-fn fits_items(data: &Value, budget: &Budget) -> bool {
-    let max_items = budget.max_items.unwrap_or(usize::MAX);
-    let members = data.as_object().into_iter().flat_map(Map::values);
-    members
-        .filter_map(Value::as_array)
-        .all(|items| items.len() <= max_items)
 }
 
 /// The reply to an answer that is kept under `handle`.
@@ -285,7 +281,11 @@ fn cut(data: &Value, handle: &Handle, budget: &Budget) -> Option<Value> {
     if fitted.cuts.is_empty() {
         return Some(fitted.value);
     }
-    let mut value = fitted.value;
+    // Where nothing of it fits, the way to it still does.
+    let mut value = match fitted.value {
+        Value::Object(members) => Value::Object(members),
+        _ => json!({}),
+    };
     let members = value.as_object_mut()?;
     let meta = members.entry("meta").or_insert_with(|| json!({}));
     if !meta.is_object() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::{Code, Detail, Face, Fault};
+use rung_ladder::head;
 use serde_json::{Value, json};
 
 use crate::card::Card;
@@ -12,6 +13,9 @@ use crate::reply::{Answer, Keep, Reply, render};
 use crate::schema::{of_input, of_output};
 use crate::source::{Call, Pending, ToolSource};
 use crate::{Error, Result, Schema, Tool, arguments};
+
+/// Bytes of a tool's name: what every client takes.
+const MAX_NAME_BYTES: usize = 64;
 
 /// A set of tools.
 pub struct Toolbox {
@@ -56,7 +60,8 @@ impl Toolbox {
                 .granted(permit)
                 .map(|entry| &*entry.card.name)
                 .collect();
-            Fault::new(Code::UnknownTool, format!("no tool is named {name:.128?}"))
+            let name = head(name, MAX_NAME_BYTES);
+            Fault::new(Code::UnknownTool, format!("no tool is named {name:?}"))
                 .with_hint("list the tools and use one of their names")
                 .with(Detail::Allowed, names)
         })
@@ -86,7 +91,7 @@ impl ToolboxBuilder {
     pub fn tool<T: Tool>(mut self, tool: T) -> Result<Self> {
         let name = T::NAME;
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
-        if !(1..=64).contains(&name.len()) || !name.bytes().all(plain) {
+        if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.bytes().all(plain) {
             return Err(Error::NameInvalid(name));
         }
         let mut input = of_input::<T::Input>();

@@ -57,7 +57,8 @@ impl Schema {
 
     /// Whether `instance` is as the schema says.
     pub fn accepts(&self, instance: &Value) -> Result<bool> {
-        Ok(self.errors(instance)?.next().is_none())
+        self.check_cost(instance)?;
+        Ok(self.validator.is_valid(instance))
     }
 
     /// What is wrong with `instance`; nothing, if it is accepted.
@@ -67,10 +68,14 @@ impl Schema {
         &'i self,
         instance: &'i Value,
     ) -> Result<impl Iterator<Item = jsonschema::ValidationError<'i>>> {
+        self.check_cost(instance)?;
+        Ok(self.validator.iter_errors(instance))
+    }
+
+    fn check_cost(&self, instance: &Value) -> Result<()> {
         self.cost
             .check(&self.source, instance)
-            .map_err(Error::SchemaInvalid)?;
-        Ok(self.validator.iter_errors(instance))
+            .map_err(Error::SchemaInvalid)
     }
 }
 
@@ -224,8 +229,40 @@ mod tests {
             );
         }
         defs.insert("5000".to_owned(), json!(true));
-        let chain = json!({"$ref": "#/$defs/0", "$defs": defs});
+        let chain = json!({"properties": {"x": {"$ref": "#/$defs/0"}}, "$defs": defs});
         assert!(Schema::compile(&chain).is_err());
+
+        // Doubling through a keyword of an older draft.
+        let mut defs = Map::new();
+        for level in 0..40 {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            defs.insert(
+                format!("d{level}"),
+                json!({"dependencies": {"a": next, "b": next}}),
+            );
+        }
+        defs.insert("d40".to_owned(), json!(true));
+        let old = json!({"$ref": "#/$defs/d0", "$defs": defs});
+        assert!(Schema::compile(&old).is_err());
+
+        // Without any reference: each level judges the ones below it several times over.
+        let mut unevaluated = json!({"properties": {"z": true}});
+        for _ in 0..30 {
+            unevaluated = json!({"unevaluatedProperties": false, "allOf": [unevaluated]});
+        }
+        let schema = Schema::compile(&unevaluated);
+        let judged = schema.and_then(|schema| schema.accepts(&json!({"z": 1})));
+        assert!(judged.is_err());
+
+        // References that we and the validator could understand differently.
+        for reference in [
+            json!({"$ref": "#name", "$defs": {"x": {"$anchor": "name"}}}),
+            json!({"$ref": "#/$defs/a%20b", "$defs": {"a b": true, "a%20b": true}}),
+            json!({"$dynamicRef": "#name", "$dynamicAnchor": "name"}),
+            json!({"properties": {"x": {"$id": "https://example.com/x", "$ref": "#/y", "y": true}}, "y": true}),
+        ] {
+            assert!(Schema::compile(&reference).is_err(), "{reference}");
+        }
 
         // Sheer size.
         let names: Map<_, _> = (0..40_000).map(|n| (n.to_string(), json!({}))).collect();
