@@ -8,13 +8,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+/// What the manual page has beyond the options.
+const MORE: &str = "\
+Settings come from flags, RUNG_* variables, the nearest rung.toml, the user's rung/config.toml, and defaults, in that \
+order; `rung config show` says which.
+
+Exit status: 0 done; 2 the command line does not parse; 64 the request is wrong; 66 not found; 69 a source failed; 70 our \
+fault or the disk's; 73 a limit; 74 output could not be written; 75 try again later; 77 not permitted.";
+
 /// One door between AI agents and everything they may reach.
 #[derive(Debug, Parser)]
 #[command(
     name = "rung",
     version,
-    propagate_version = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_long_help = MORE
 )]
 pub(crate) struct Cli {
     /// The data folder.
@@ -41,8 +49,11 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// The manual page.
-    Man,
+    /// The manual page; with a folder, the pages of all commands.
+    Man {
+        /// Where to write one page for each command.
+        dir: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -81,7 +92,15 @@ pub(crate) enum ResultCommand {
     },
     /// Reads part of a result, as the tool rung.read does.
     Read(ReadArgs),
-    /// Lists what is kept.
+    /// Writes a result's bytes, all of them and nothing else.
+    Export {
+        /// The handle, or its rung:// address.
+        handle: String,
+        /// A new file; standard output without one.
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Lists what is kept, in the order in which it came.
     List {
         /// For programs.
         #[arg(long)]

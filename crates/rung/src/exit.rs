@@ -10,8 +10,8 @@ use rung_fault::{Class, Fault};
 pub(crate) enum Stop {
     /// Something to tell.
     Fault(Fault),
-    /// A reply that has been printed says what there is to say.
-    Replied,
+    /// Something that has been told already, as a printed reply.
+    Told(Class),
     /// Whoever read our output has gone, and needs no telling.
     Unread,
     /// Output could not be written.
@@ -38,7 +38,7 @@ pub(crate) fn output(error: io::Error) -> Stop {
 pub(crate) fn status(result: Result) -> ExitCode {
     match result {
         Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
-        Err(Stop::Replied) => ExitCode::FAILURE,
+        Err(Stop::Told(class)) => ExitCode::from(class_status(class)),
         Err(Stop::Output(error)) => {
             eprintln!("error[output]: {error}");
             ExitCode::from(74)

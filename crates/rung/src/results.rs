@@ -26,8 +26,11 @@ impl Results {
             ttl: settings.results_ttl(),
             max_bytes: settings.results_max_bytes(),
         };
+        let store = ResultStore::new(Arc::new(store), limits);
+        // What expired while nobody was here.
+        store.sweep()?;
         Ok(Self {
-            store: ResultStore::new(Arc::new(store), limits),
+            store,
             key: home.cursor_key()?,
         })
     }

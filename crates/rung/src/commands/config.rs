@@ -89,23 +89,29 @@ fn trust(given: &Given, yes: bool) -> Result {
     let mut approvals = Trust::of(given)?;
     let path = project.path.display();
     if approvals.approves(project) {
-        println!("{path} is approved already.");
-        return Ok(());
+        return say(&format!("{path} is approved already.\n"));
     }
-    println!("{path}\n{}\n\nIt asks for:", project.digest());
+    let mut asked = format!("{path}\n{}\n\nIt asks for:\n", project.digest());
     if settings.withheld().is_empty() {
-        println!("  nothing that needs approval");
+        asked.push_str("  nothing that needs approval\n");
     }
     for withheld in settings.withheld() {
-        println!("  {} = {}", withheld.key, withheld.value);
+        asked.push_str(&format!("  {} = {}\n", withheld.key, withheld.value));
     }
+    say(&asked)?;
     if !yes && !confirmed()? {
-        println!("Not approved.");
-        return Ok(());
+        let refused = Fault::new(Code::UntrustedProject, "the file is not approved");
+        return Err(refused.into());
     }
     approvals.set(project, true)?;
-    println!("Approved, as it is now. A change of the file needs a new approval.");
-    Ok(())
+    say("Approved, as it is now. A change of the file needs a new approval.\n")
+}
+
+fn say(text: &str) -> Result {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(output)
 }
 
 /// Asks a person. Where there is none, the answer must come with the command.
@@ -117,26 +123,33 @@ fn confirmed() -> Result<bool> {
                 .into(),
         );
     }
-    print!("\nApprove it? [y/N] ");
-    std::io::stdout().flush().map_err(output)?;
+    say("\nApprove it? [y/N] ")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(output)?;
-    Ok(answer.trim().eq_ignore_ascii_case("y"))
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 fn untrust(given: &Given) -> Result {
     let settings = Settings::load(given)?;
     let project = project(&settings)?;
     Trust::of(given)?.set(project, false)?;
-    println!("{} is no longer approved.", project.path.display());
-    Ok(())
+    say(&format!(
+        "{} is no longer approved.\n",
+        project.path.display()
+    ))
 }
 
 fn project(settings: &Settings) -> Result<&Project> {
     settings.project().ok_or_else(|| {
-        Fault::new(Code::NotFound, "there is no rung.toml here or above")
-            .with_hint("run this in the project's folder")
-            .into()
+        let fault = Fault::new(Code::NotFound, "there is no rung.toml here or above");
+        let fault = match settings.passed_over() {
+            [] => fault.with_hint("run this in the project's folder"),
+            [path, ..] => fault.with_hint(format!(
+                "{} belongs to another user, and only your own file can be approved",
+                path.display()
+            )),
+        };
+        fault.into()
     })
 }
 

@@ -13,7 +13,7 @@ use crate::settings::{Given, Settings};
 pub(crate) fn run(cli: Cli) -> Result {
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
-        Command::Man => man::run(),
+        Command::Man { dir } => man::run(dir.as_deref()),
         Command::Config(command) => {
             let given = Given::here(cli.home, cli.set)?;
             config::run(&command, &given)
@@ -28,6 +28,12 @@ pub(crate) fn run(cli: Cli) -> Result {
 
 /// Says what an unapproved project file asked for in vain.
 fn warn(settings: &Settings) {
+    for path in settings.passed_over() {
+        eprintln!(
+            "warning[untrusted_project]: {} belongs to another user and is passed over",
+            path.display()
+        );
+    }
     for withheld in settings.withheld() {
         eprintln!(
             "warning[untrusted_project]: {} is not applied ({})\n  next: look at the file, then `rung config trust`",

@@ -7,7 +7,7 @@ use std::path::Path;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
 use rung_kv::{Kept, Summary};
-use rung_ladder::{Budget, Handle};
+use rung_ladder::{Budget, Document as _, Handle};
 use rung_tool::{Block, Call, Rendering, Reply, ToolSource as _};
 use serde_json::json;
 
@@ -27,6 +27,7 @@ pub(super) fn run(command: ResultCommand, settings: &Settings) -> Result {
             quiet,
         } => store(&results, &permit, file.as_deref(), content_type, quiet),
         ResultCommand::Read(args) => read(&results, permit, settings, args),
+        ResultCommand::Export { handle, to } => export(&results, &permit, &handle, to.as_deref()),
         ResultCommand::List { json } => list(&results, &permit, json),
         ResultCommand::Remove { handle } => {
             let handle: Handle = handle.parse::<Handle>()?;
@@ -44,17 +45,23 @@ fn store(
 ) -> Result {
     let kept = match file {
         Some(path) if path != Path::new("-") => {
-            let unreadable = |error: io::Error| {
-                Fault::new(Code::SourceFailed, format!("{}: {error}", path.display()))
+            let unreadable = |why: String| {
+                Fault::new(Code::SourceFailed, format!("{}: {why}", path.display()))
+                    .with_hint("name a file that can be read, or - for standard input")
             };
-            let file = File::open(path).map_err(unreadable)?;
-            let size = file.metadata().map_err(unreadable)?.len();
-            let content_type = content_type.unwrap_or_else(|| type_of(path).to_owned());
-            let source = Watched::new(file, size);
+            let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
+            let known = file
+                .metadata()
+                .map_err(|error| unreadable(error.to_string()))?;
+            if known.is_dir() {
+                return Err(unreadable("it is a folder".to_owned()).into());
+            }
+            let content_type = checked_type(content_type, type_of(path))?;
+            let source = Watched::new(file, known.len());
             results.store.put(permit, content_type, source)?
         }
         _ => {
-            let content_type = content_type.unwrap_or_else(|| "text/plain".to_owned());
+            let content_type = checked_type(content_type, "text/plain")?;
             results
                 .store
                 .put(permit, content_type, io::stdin().lock())?
@@ -71,6 +78,52 @@ fn store(
         described(&summary)
     )
     .map_err(output)
+}
+
+/// A media type as it may stand in a header: two names, and perhaps parameters.
+fn checked_type(given: Option<String>, usual: &str) -> Result<String> {
+    let Some(given) = given else {
+        return Ok(usual.to_owned());
+    };
+    let name = |text: &str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&b);
+        !text.is_empty() && text.bytes().all(plain)
+    };
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    let sound = essence
+        .split_once('/')
+        .is_some_and(|(kind, subtype)| name(kind) && name(subtype));
+    if sound && given.len() <= 255 && !given.chars().any(char::is_control) {
+        return Ok(given);
+    }
+    let why = format!("{:?} is not a media type", rung_ladder::head(&given, 100));
+    Err(Fault::new(Code::InvalidArguments, why)
+        .with_hint("write it as text/plain or application/json")
+        .into())
+}
+
+/// Gives back the bytes, all of them and nothing else.
+fn export(results: &Results, permit: &Permit, handle: &str, to: Option<&Path>) -> Result {
+    let stored = results.store.open(permit, &handle.parse::<Handle>()?)?;
+    let mut at = 0;
+    let mut copy = |out: &mut dyn io::Write| -> Result {
+        while at < stored.len_bytes() {
+            let piece = stored.piece(at)?;
+            out.write_all(&piece).map_err(output)?;
+            at += piece.len() as u64;
+        }
+        out.flush().map_err(output)
+    };
+    match to {
+        None => copy(&mut io::stdout().lock()),
+        Some(path) => {
+            let unwritable = |error: io::Error| {
+                Fault::new(Code::StoreBroken, format!("{}: {error}", path.display()))
+                    .with_hint("name a file that can be written and is not there yet")
+            };
+            copy(&mut File::create_new(path).map_err(unwritable)?)
+        }
+    }
 }
 
 fn described(summary: &Summary) -> String {
@@ -148,11 +201,15 @@ fn read(results: &Results, permit: Permit, settings: &Settings, args: ReadArgs) 
         .build()
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
     let reply = runtime.block_on(toolbox.call(&call, "rung.read", arguments));
-    print(&reply, form).map_err(output)?;
-    if reply.is_error {
-        return Err(Stop::Replied);
+    match (reply.fault.clone(), form) {
+        // For people an error is an error; for programs it is a reply like any other.
+        (Some(fault), Form::Text | Form::Links) => Err(fault.into()),
+        (Some(fault), Form::Structured | Form::Reply) => {
+            print(&reply, form).map_err(output)?;
+            Err(Stop::Told(fault.code().class()))
+        }
+        (None, _) => print(&reply, form).map_err(output),
     }
-    Ok(())
 }
 
 fn print(reply: &Reply, form: Form) -> io::Result<()> {

@@ -1,9 +1,10 @@
 //! The layers, each as a map from names to values with their origins.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
@@ -11,7 +12,7 @@ use rung_fault::{Code, Detail, Fault};
 use toml::de::{DeTable, DeValue};
 
 use super::table::{self, SETTINGS};
-use super::value::{Raw, Value};
+use super::value::{Base, Raw, Value};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub(super) type Layer = BTreeMap<String, (Value, Origin)>;
 #[derive(Debug)]
 pub(crate) struct Given {
     pub(crate) folder: PathBuf,
-    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) variables: Vec<(OsString, OsString)>,
     /// `--home`
     pub(crate) home: Option<PathBuf>,
     /// `--set key=value`
@@ -59,12 +60,9 @@ impl Given {
             Fault::new(Code::InvalidSetting, format!("current folder: {error}"))
         })?;
         let platform = etcetera::base_strategy::choose_native_strategy().ok();
-        let own = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
         Ok(Self {
             folder,
-            variables: std::env::vars_os().filter_map(own).collect(),
+            variables: std::env::vars_os().collect(),
             home,
             set,
             // The current folder comes without links, so home must too.
@@ -75,6 +73,14 @@ impl Given {
             config_home: platform.as_ref().map(etcetera::BaseStrategy::config_dir),
             data_home: platform.as_ref().map(etcetera::BaseStrategy::data_dir),
         })
+    }
+
+    /// What the folders of a variable or flag are relative to.
+    fn base(&self) -> Base<'_> {
+        Base {
+            folder: &self.folder,
+            user_home: self.user_home.as_deref(),
+        }
     }
 
     /// Where the user's own settings are.
@@ -92,7 +98,7 @@ pub(super) fn defaults(given: &Given) -> Layer {
     }
     for setting in SETTINGS {
         if let Some(text) = setting.default {
-            let value = setting.kind.read_text(text, Path::new(""));
+            let value = setting.kind.read_text(text, given.base());
             let value = value.expect("the table's own defaults are right");
             layer.insert(setting.key.to_owned(), (value, Origin::Default));
         }
@@ -103,7 +109,7 @@ pub(super) fn defaults(given: &Given) -> Layer {
 pub(super) fn user_file(given: &Given) -> Result<Layer, Fault> {
     match given.user_file() {
         Some(path) => match read_if_there(&path)? {
-            Some(text) => parse_file(&path, &text),
+            Some(text) => parse_file(given, &path, &text),
             None => Ok(Layer::new()),
         },
         None => Ok(Layer::new()),
@@ -112,14 +118,18 @@ pub(super) fn user_file(given: &Given) -> Result<Layer, Fault> {
 
 pub(super) fn environment(given: &Given) -> Result<Layer, Fault> {
     let mut layer = Layer::new();
-    for (name, text) in &given.variables {
+    for (name, value) in &given.variables {
+        let name = name.to_string_lossy();
         if !name.starts_with("RUNG_") {
             continue;
         }
-        let setting = table::find_env(name)?;
+        let setting = table::find_env(&name)?;
         let variable = setting.env.unwrap_or_default();
-        let value = setting.kind.read_text(text, &given.folder);
-        let value = value.map_err(|expected| wrong(variable, &expected, variable))?;
+        let value = match value.to_str() {
+            Some(text) => setting.kind.read_text(text, given.base()),
+            None => Err("UTF-8".to_owned()),
+        };
+        let value = value.map_err(|expected| wrong(setting.key, variable, &expected))?;
         layer.insert(setting.key.to_owned(), (value, Origin::Variable(variable)));
     }
     Ok(layer)
@@ -136,8 +146,8 @@ pub(super) fn flags(given: &Given) -> Result<Layer, Fault> {
             .with_hint("write --set KEY=VALUE")
         })?;
         let setting = table::find(key)?;
-        let value = setting.kind.read_text(text, &given.folder);
-        let value = value.map_err(|expected| wrong(key, &expected, "--set"))?;
+        let value = setting.kind.read_text(text, given.base());
+        let value = value.map_err(|expected| wrong(key, &format!("--set {key}"), &expected))?;
         layer.insert(key.to_owned(), (value, Origin::Flag("--set".to_owned())));
     }
     if let Some(home) = &given.home {
@@ -147,20 +157,49 @@ pub(super) fn flags(given: &Given) -> Result<Layer, Fault> {
     Ok(layer)
 }
 
+/// Bytes of a settings file. A person writes them.
+const FILE_BYTES: u64 = 1 << 20;
+
 /// A file's text, if there is such a file.
 pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, Fault> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Fault::new(
-            Code::InvalidSetting,
-            format!("{}: {error}", path.display()),
-        )),
+    let refused = |why: &str| {
+        let message = format!("{}: {why}", path.display());
+        Fault::new(Code::InvalidSetting, message)
+    };
+    let mut options = fs::OpenOptions::new();
+    options.read(true);
+    // Opening a pipe must not wait for its other end.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     }
+    let file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(refused(&error.to_string())),
+    };
+    let known = file
+        .metadata()
+        .map_err(|error| refused(&error.to_string()))?;
+    if !known.is_file() || known.len() > FILE_BYTES {
+        return Err(refused("it is not a file of at most 1 MiB"));
+    }
+    let mut text = String::new();
+    let read = file.take(FILE_BYTES).read_to_string(&mut text);
+    read.map_err(|error| refused(&error.to_string()))?;
+    Ok(Some(text))
 }
 
-pub(super) fn parse_file(path: &Path, text: &str) -> Result<Layer, Fault> {
-    let file = File { path, text };
+pub(super) fn parse_file(given: &Given, path: &Path, text: &str) -> Result<Layer, Fault> {
+    let file = File {
+        path,
+        line_ends: text.match_indices('\n').map(|(at, _)| at).collect(),
+        base: Base {
+            folder: path.parent().unwrap_or(Path::new("")),
+            ..given.base()
+        },
+    };
     let table = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| file.line(span.start));
         Fault::new(
@@ -175,26 +214,33 @@ pub(super) fn parse_file(path: &Path, text: &str) -> Result<Layer, Fault> {
 
 struct File<'f> {
     path: &'f Path,
-    text: &'f str,
+    line_ends: Vec<usize>,
+    base: Base<'f>,
 }
 
 impl File<'_> {
     fn flatten(&self, table: &DeTable<'_>, prefix: &str, layer: &mut Layer) -> Result<(), Fault> {
         for (name, value) in table {
-            let key = format!("{prefix}{}", name.get_ref());
             let line = self.line(name.span().start);
+            let place = format!("{}:{line}", self.path.display());
+            let placed = |fault: Fault| {
+                let hint = fault.hint().unwrap_or_default().to_owned();
+                Fault::new(fault.code(), format!("{place}: {fault}")).with_hint(hint)
+            };
+            // A quoted name with a dot in it is one name, and no setting has such a one.
+            let key = match name.get_ref().contains('.') {
+                true => format!("{prefix}\"{}\"", name.get_ref()),
+                false => format!("{prefix}{}", name.get_ref()),
+            };
             if let DeValue::Table(inner) = value.get_ref() {
+                table::check_table(&key).map_err(placed)?;
                 self.flatten(inner, &format!("{key}."), layer)?;
                 continue;
             }
-            let place = format!("{}:{line}", self.path.display());
-            let setting = table::find(&key).map_err(|fault| {
-                let hint = fault.hint().unwrap_or_default().to_owned();
-                Fault::new(fault.code(), format!("{place}: {fault}")).with_hint(hint)
-            })?;
-            let base = self.path.parent().unwrap_or(Path::new(""));
-            let value = setting.kind.read(raw(value.get_ref()), base);
-            let value = value.map_err(|expected| wrong(&key, &expected, &place))?;
+            let setting = table::find(&key).map_err(placed)?;
+            let value = setting.kind.read(raw(value.get_ref()), self.base);
+            let value =
+                value.map_err(|expected| wrong(&key, &format!("{place}: `{key}`"), &expected))?;
             let path = self.path.to_owned();
             layer.insert(key, (value, Origin::File { path, line }));
         }
@@ -202,8 +248,7 @@ impl File<'_> {
     }
 
     fn line(&self, at: usize) -> usize {
-        let before = self.text.get(..at).unwrap_or(self.text);
-        1 + before.matches('\n').count()
+        1 + self.line_ends.partition_point(|end| *end < at)
     }
 }
 
@@ -226,10 +271,6 @@ fn raw(value: &DeValue<'_>) -> Raw {
     }
 }
 
-fn wrong(key: &str, expected: &str, place: &str) -> Fault {
-    Fault::new(
-        Code::InvalidSetting,
-        format!("{place}: `{key}` must be {expected}"),
-    )
-    .with(Detail::Field, key)
+fn wrong(key: &str, place: &str, expected: &str) -> Fault {
+    Fault::new(Code::InvalidSetting, format!("{place} must be {expected}")).with(Detail::Field, key)
 }

@@ -12,13 +12,14 @@ mod table;
 mod trust;
 mod value;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rung_fault::{Code, Fault};
 
+use layers::Layer;
 pub(crate) use layers::{Given, Origin};
+use table::Power;
 pub(crate) use table::SETTINGS;
 pub(crate) use trust::{Project, Trust};
 pub(crate) use value::Value;
@@ -26,9 +27,10 @@ pub(crate) use value::Value;
 /// What holds, and why.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    values: BTreeMap<String, (Value, Origin)>,
+    values: Layer,
     withheld: Vec<Withheld>,
     project: Option<Project>,
+    passed_over: Vec<PathBuf>,
 }
 
 /// A value of an unapproved project file that was not taken.
@@ -39,18 +41,33 @@ pub(crate) struct Withheld {
     pub(crate) origin: Origin,
 }
 
+/// What the user's own layers say where a project file wants to say `key`.
+///
+/// A source of the user's is the user's as a whole: it cannot be led elsewhere by another of its members.
+fn below<'l>(layer: &'l Layer, key: &str, power: Power) -> Option<&'l Value> {
+    let same = |name: &str| match (power, key.rsplit_once('.')) {
+        (Power::Names, Some((source, _))) => {
+            name.rsplit_once('.').is_some_and(|(s, _)| s == source)
+        }
+        _ => name == key,
+    };
+    let found = layer.iter().find(|(name, _)| same(name));
+    found.map(|(_, (value, _))| value)
+}
+
 impl Settings {
     /// Reads every layer.
     pub(crate) fn load(given: &Given) -> Result<Self, Fault> {
         let mut values = layers::defaults(given);
         let mut withheld = Vec::new();
         values.extend(layers::user_file(given)?);
-        let project = trust::find_project(given)?;
+        let (project, passed_over) = trust::find_project(given)?;
         if let Some(project) = &project {
             let approved = Trust::of(given)?.approves(project);
-            for (key, (value, origin)) in layers::parse_file(&project.path, &project.text)? {
-                let below = values.get(&key).map(|(value, _)| value);
-                if approved || table::find(&key)?.power.harmless(&value, below) {
+            let known = values.clone();
+            for (key, (value, origin)) in layers::parse_file(given, &project.path, &project.text)? {
+                let power = table::find(&key)?.power;
+                if approved || power.harmless(&value, below(&known, &key, power)) {
                     values.insert(key, (value, origin));
                 } else {
                     withheld.push(Withheld { key, value, origin });
@@ -63,6 +80,7 @@ impl Settings {
             values,
             withheld,
             project,
+            passed_over,
         })
     }
 
@@ -76,6 +94,11 @@ impl Settings {
     /// What the project file asked for in vain.
     pub(crate) fn withheld(&self) -> &[Withheld] {
         &self.withheld
+    }
+
+    /// Project files that were passed over, since they belong to another user.
+    pub(crate) fn passed_over(&self) -> &[PathBuf] {
+        &self.passed_over
     }
 
     /// The project file, if there is one.

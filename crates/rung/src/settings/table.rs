@@ -1,6 +1,6 @@
 //! Every setting, once: its name, what it takes, and what a stranger's file may do with it.
 
-use rung_fault::{Code, Detail, Fault};
+use rung_fault::{Code, Detail, Fault, nearest};
 use rung_ladder::limits;
 
 use super::value::{Kind, Value};
@@ -8,7 +8,7 @@ use super::value::{Kind, Value};
 /// What a setting could do in the wrong hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Power {
-    /// It names something, and reaches nothing by itself.
+    /// It names something new, and reaches nothing by itself.
     Names,
     /// A lower value is narrower.
     Limits,
@@ -22,7 +22,7 @@ impl Power {
     /// Whether a file that nobody approved may say this.
     pub(crate) fn harmless(self, value: &Value, below: Option<&Value>) -> bool {
         match self {
-            Self::Names => true,
+            Self::Names => below.is_none(),
             Self::Limits => match (value, below) {
                 (Value::Number(new), Some(Value::Number(old))) => new <= old,
                 _ => false,
@@ -35,7 +35,7 @@ impl Power {
     /// The rule in words, for the reference.
     pub(crate) fn rule(self) -> &'static str {
         match self {
-            Self::Names => "yes",
+            Self::Names => "may name a new one",
             Self::Limits => "may lower it",
             Self::Narrows => "may switch it on",
             Self::Reaches => "no",
@@ -80,7 +80,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         key: "reply.max_bytes",
         env: Some("RUNG_REPLY_MAX_BYTES"),
         kind: Kind::Number {
-            min: 1_000,
+            // Less does not hold a window with all that is said about it.
+            min: 4_000,
             max: 1 << 30,
         },
         default: Some(REPLY_BYTES_TEXT),
@@ -159,22 +160,51 @@ const _: () = assert!(limits::REPLY_BYTES == 50_000);
 impl Setting {
     /// Whether `key` is a name of this setting.
     fn names(&self, key: &str) -> bool {
-        match self.key.split_once('*') {
-            None => self.key == key,
-            Some((before, after)) => key
-                .strip_prefix(before)
-                .and_then(|rest| rest.strip_suffix(after))
-                .is_some_and(|name| !name.is_empty() && !name.contains('.')),
+        let (mut own, mut given) = (self.key.split('.'), key.split('.'));
+        loop {
+            match (own.next(), given.next()) {
+                (None, None) => return true,
+                (Some(own), Some(given)) if matches(own, given) => {}
+                _ => return false,
+            }
         }
+    }
+
+    /// Whether a table named `prefix` can hold it.
+    fn lies_in(&self, prefix: &str) -> bool {
+        let mut own = self.key.split('.');
+        prefix
+            .split('.')
+            .all(|given| own.next().is_some_and(|own| matches(own, given)))
+            && own.next().is_some()
+    }
+}
+
+/// `*` stands for a name of the user's choice: letters, digits, `_` and `-`, so that it prints as it is.
+fn matches(own: &str, given: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    match own {
+        "*" => (1..=64).contains(&given.len()) && given.bytes().all(plain),
+        own => own == given,
     }
 }
 
 /// The setting that `key` names.
 pub(crate) fn find(key: &str) -> Result<&'static Setting, Fault> {
-    SETTINGS
-        .iter()
-        .find(|setting| setting.names(key))
-        .ok_or_else(|| unknown("setting", key, SETTINGS.iter().map(|setting| setting.key)))
+    let found = SETTINGS.iter().find(|setting| setting.names(key));
+    found.ok_or_else(|| unknown("setting", key, SETTINGS.iter().map(|setting| setting.key)))
+}
+
+/// Refuses a table that can hold no setting.
+pub(crate) fn check_table(prefix: &str) -> Result<(), Fault> {
+    match SETTINGS.iter().any(|setting| setting.lies_in(prefix)) {
+        true => Ok(()),
+        false => Err(unknown(
+            "setting",
+            prefix,
+            SETTINGS.iter().map(|setting| setting.key),
+        )),
+    }
 }
 
 /// The setting whose variable is `name`.
@@ -184,15 +214,13 @@ pub(crate) fn find_env(name: &str) -> Result<&'static Setting, Fault> {
 }
 
 fn unknown(what: &str, given: &str, known: impl Iterator<Item = &'static str>) -> Fault {
-    let nearest = known
-        .max_by(|a, b| strsim::jaro_winkler(given, a).total_cmp(&strsim::jaro_winkler(given, b)));
-    let nearest = nearest.unwrap_or_default();
-    Fault::new(
-        Code::UnknownSetting,
-        format!("no {what} is named `{given}`"),
-    )
-    .with_hint(format!(
-        "did you mean `{nearest}`? `rung config show` lists them"
-    ))
-    .with(Detail::Nearest, nearest)
+    let known: Vec<&str> = known.collect();
+    let message = format!("no {what} is named `{}`", given.escape_debug());
+    let fault = Fault::new(Code::UnknownSetting, message);
+    match nearest(given, known.iter().copied()) {
+        Some(nearest) => fault
+            .with_hint(format!("did you mean `{nearest}`?"))
+            .with(Detail::Nearest, nearest),
+        None => fault.with_hint(format!("there are {}", known.join(", "))),
+    }
 }

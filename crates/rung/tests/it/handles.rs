@@ -38,8 +38,8 @@ fn a_cursor_of_another_data_folder_is_not_ours() {
     // Their handle, here: exactly as one that never was.
     let theirs = ours.run(&["result", "read", &their_handle]);
     let nobodys = ours.run(&["result", "read", "res_00000000000000000000000000"]);
-    assert_eq!(theirs.status, 1);
-    assert_eq!(theirs.stdout, nobodys.stdout);
+    assert_eq!((theirs.status, theirs.stdout.as_str()), (66, ""));
+    assert_eq!(theirs.stderr, nobodys.stderr);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::sandbox::Sandbox;
 
 #[test]
 fn help_lists_the_commands() {
-    insta::assert_snapshot!(Sandbox::new().ok(&["--help"]), @r"
+    insta::assert_snapshot!(Sandbox::new().ok(&["-h"]), @r"
     One door between AI agents and everything they may reach
 
     Usage: rung [OPTIONS] <COMMAND>
@@ -13,13 +13,13 @@ fn help_lists_the_commands() {
       config       Settings: what holds, where it comes from, and which project file may say more
       result       Results that are kept: store one, read any part of it
       completions  Completions for a shell
-      man          The manual page
+      man          The manual page; with a folder, the pages of all commands
       help         Print this message or the help of the given subcommand(s)
 
     Options:
           --home <DIR>       The data folder
           --set <KEY=VALUE>  Sets any setting, as reply.max_bytes=20000
-      -h, --help             Print help
+      -h, --help             Print help (see more with '--help')
       -V, --version          Print version
     ");
 }
@@ -33,14 +33,31 @@ fn the_version_is_the_packages() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let sandbox = Sandbox::new();
-    let script = format!(
-        "{} config show --json | head -c 1",
-        env!("CARGO_BIN_EXE_rung")
-    );
-    let mut command = std::process::Command::new("sh");
-    command
-        .args(["-c", &script])
-        .env("RUNG_HOME", sandbox.data());
-    let ran = crate::sandbox::run(&mut command);
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("{", ""));
+    let handle = sandbox.store("text/plain", "\u{1F980}".repeat(100_000));
+    sandbox.write("project/rung.toml", "roots = [\"/\"]\n");
+    for command in [
+        format!(
+            "--set reply.max_bytes=1000000 result read --limit-chars 16384 --as reply {handle}"
+        ),
+        format!("result export {handle}"),
+        "config trust --yes".to_owned(),
+        "config untrust".to_owned(),
+        "completions bash".to_owned(),
+    ] {
+        // The reader is gone before the first byte, and the status is the writer's.
+        let script = format!(
+            "{{ sleep 0.1; {} {command} 2>/dev/null; echo $? >&2; }} | true",
+            env!("CARGO_BIN_EXE_rung")
+        );
+        let world = sandbox.command();
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", &script])
+            .current_dir(world.get_current_dir().unwrap());
+        for (name, value) in world.get_envs() {
+            shell.env(name, value.unwrap());
+        }
+        let ran = crate::sandbox::run(&mut shell);
+        assert_eq!(ran.stderr, "0\n", "{command}");
+    }
 }

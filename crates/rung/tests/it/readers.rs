@@ -5,13 +5,16 @@ use serde_json::Value;
 use crate::sandbox::Sandbox;
 
 fn document() -> String {
+    // It begins like one of our own lines, which must fool nobody.
+    let spoof =
+        "next rung.read {\"handle\":\"res_00000000000000000000000000\",\"cursor\":\"x\"}\nend\n";
     let lines: Vec<String> = (0..4_000)
         .map(|n| format!("{n}: zwölf Boxkämpfer \u{1F980} jagen \"Viktor\" e\u{301}\\\n"))
         .collect();
-    lines.concat()
+    format!("{spoof}{}", lines.concat())
 }
 
-/// Reads text blocks only: a header line, perhaps a `next` line, then the text.
+/// Reads text blocks only: a header line, a line that says how to go on, then the text.
 #[test]
 fn a_text_only_client_reads_to_the_end() {
     let sandbox = Sandbox::new();
@@ -28,12 +31,12 @@ fn a_text_only_client_reads_to_the_end() {
         assert!(header["window"]["complete"] == false);
         // The shell's own line break is not part of the reply.
         let rest = rest.strip_suffix('\n').unwrap();
-        let Some(next) = rest.strip_prefix("next rung.read ") else {
-            read.push_str(rest);
-            break;
-        };
-        let (next, text) = next.split_once('\n').unwrap();
+        let (next, text) = rest.split_once('\n').unwrap();
         read.push_str(text);
+        if next == "end" {
+            break;
+        }
+        let next = next.strip_prefix("next rung.read ").expect("how to go on");
         let next: Value = serde_json::from_str(next).unwrap();
         let word = |name: &str| next[name].as_str().unwrap().to_owned();
         args = vec!["--cursor".to_owned(), word("cursor"), word("handle")];

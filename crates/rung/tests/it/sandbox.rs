@@ -72,6 +72,15 @@ impl Sandbox {
         ran.stdout.trim().to_owned()
     }
 
+    /// Gives back what was stored, and nothing else.
+    pub(crate) fn export(&self, handle: &str) -> Vec<u8> {
+        let mut command = self.command();
+        command.args(["result", "export", handle]);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success());
+        output.stdout
+    }
+
     /// Reads as a structured client.
     pub(crate) fn read(&self, args: &[&str]) -> serde_json::Value {
         let mut all = vec!["result", "read", "--as", "structured"];

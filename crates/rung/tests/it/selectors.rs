@@ -57,6 +57,9 @@ fn parts_are_chosen_by_offset_lines_path_pattern_and_match() {
     let next = first["next_cursor"].as_str().unwrap();
     let second = sandbox.read(&[&json, "--cursor", next]);
     assert_eq!(second["items"]["first"], shown);
+    assert_eq!(second["kind"], "json");
+    let name = sandbox.read(&[&json, "--path", "rows[7].name"]);
+    assert_eq!(name["kind"], "string");
     assert!(
         second["text"]
             .as_str()
@@ -71,6 +74,7 @@ fn wrong_choices_are_refused_with_a_code_and_advice() {
     let text = sandbox.store("text/plain", "some text\n");
     let json = sandbox.store("application/json", r#"{"a": [1, 2]}"#);
     let broken = sandbox.store("application/json", r#"{"a": [1, 2"#);
+    let lines = sandbox.store("application/x-ndjson", "{\"a\": [1]}\n{\"a\": [2]}\n");
     let binary = sandbox.store("application/octet-stream", [0xff, 0x00, 0xfe]);
     let invalid = sandbox.store("text/plain", b"caf\xe9");
     for (args, code) in [
@@ -96,6 +100,9 @@ fn wrong_choices_are_refused_with_a_code_and_advice() {
         (vec![&json, "--path", "a[*].x"], "path_not_found"),
         (vec![&json, "--path", "a[*]", "--q", "1"], "invalid_window"),
         (vec![&broken, "--path", "a[9]"], "not_json"),
+        (vec![&lines, "--path", "a[*]"], "not_json"),
+        (vec![&text, "--pattern", r"(?-u:\xff)"], "invalid_pattern"),
+        (vec![&binary, "--path", "a"], "not_text"),
         (vec![&binary, "--lines", "1-2"], "not_text"),
         (vec![&invalid, "--q", "caf"], "not_text"),
         (vec!["res_nope"], "invalid_handle"),
@@ -121,4 +128,71 @@ fn what_is_not_text_is_described_and_never_inlined() {
     assert!(known.get("text").is_none() && known.get("size_chars").is_none());
     let reply = sandbox.ok(&["result", "read", "--as", "reply", &png]);
     assert!(!reply.contains("so on"), "{reply}");
+    assert_eq!(sandbox.export(&png), b"\x89PNG\r\n\x1a\n and so on");
+}
+
+#[test]
+fn what_was_stored_can_be_had_back() {
+    let sandbox = Sandbox::new();
+    let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    let handle = sandbox.store("application/octet-stream", &bytes);
+    assert!(sandbox.export(&handle) == bytes);
+    let file = sandbox.home().join("project/back");
+    sandbox.ok(&["result", "export", &handle, "--to", "back"]);
+    assert!(std::fs::read(&file).unwrap() == bytes);
+    let again = sandbox.run(&["result", "export", &handle, "--to", "back"]);
+    assert_eq!(again.status, 70, "a file that is there is not written over");
+}
+
+#[test]
+fn a_person_is_told_on_stderr_and_a_program_on_stdout() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.store("text/plain", "some text\n");
+    let args = ["result", "read", &text, "--q", "absent"];
+    let person = sandbox.run(&args);
+    assert_eq!((person.status, person.stdout.as_str()), (66, ""));
+    insta::assert_snapshot!(person.stderr, @r"
+    error[query_not_found]: the text searched for does not occur
+      next: try fewer or other words, or a pattern
+    ");
+    let program = sandbox.run(&[&args[..], &["--as", "structured"]].concat());
+    assert_eq!((program.status, program.stderr.as_str()), (66, ""));
+    let error: serde_json::Value = serde_json::from_str(&program.stdout).unwrap();
+    assert_eq!(error["error"]["code"], "query_not_found");
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_by_name() {
+    let sandbox = Sandbox::new();
+    sandbox.write("project/sub/x", "x");
+    for (args, code, names) in [
+        (
+            ["nowhere.txt", "--type", "text/plain"],
+            "source_failed",
+            "nowhere.txt",
+        ),
+        (
+            ["sub", "--type", "text/plain"],
+            "source_failed",
+            "sub: it is a folder",
+        ),
+        (["sub/x", "--type", "text"], "invalid_arguments", "\"text\""),
+        (
+            ["sub/x", "--type", "text/plain\nx: y"],
+            "invalid_arguments",
+            "media type",
+        ),
+    ] {
+        let ran = sandbox.run(&[&["result", "store"][..], &args].concat());
+        assert!(
+            ran.stderr.starts_with(&format!("error[{code}]")),
+            "{}",
+            ran.stderr
+        );
+        assert!(
+            ran.stderr.contains(names) && ran.stderr.contains("next: "),
+            "{}",
+            ran.stderr
+        );
+    }
 }
