@@ -8,11 +8,12 @@ fuzz_target!(|data: (&str, &str, &str, u8, u16, u16)| {
     let (doc, path, words, way, first, second) = data;
     let (first, second) = (u64::from(first), u64::from(second));
     let Ok(path) = path.parse() else { return };
-    let range = match way % 5 {
+    let range = match way % 6 {
         0 => Range::Chars { offset_chars: first, limit_chars: second },
         1 => Range::Lines { first, last: second },
         2 => Range::Items { first, limit_chars: second },
         3 => Range::Match { q: words.to_owned(), before_chars: first, after_chars: second },
+        4 => Range::Before { end_chars: first, limit_chars: second },
         _ => Range::Pattern { pattern: words.to_owned(), offset_chars: first },
     };
     let mut selector = Selector { path, range };

@@ -3,7 +3,7 @@
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::docs;
 
@@ -25,6 +25,8 @@ const TOOLS: [(&str, &str); 3] = [
     ("deny", "cargo-deny"),
     ("fuzz", "cargo-fuzz"),
 ];
+
+const NO_FUZZ: &str = "cargo-fuzz could not be installed";
 
 /// Seconds for which the long run fuzzes each target.
 const FUZZ_SECONDS: u32 = 60;
@@ -91,48 +93,58 @@ pub(crate) fn test(long: bool) -> ExitCode {
         || fuzz(&["build"]),
     );
     if long {
-        steps.long(has("fuzz"));
+        steps.long(&has);
     }
     steps.finish()
 }
 
 impl Steps {
-    fn long(&mut self, has_fuzz: bool) {
-        self.step("properties, at length", || {
-            let mut tests = command("cargo");
-            tests.args([
-                "nextest",
-                "run",
-                "--package",
-                "rung-ladder",
-                "--test",
-                "prop",
-            ]);
-            run(tests.env("PROP_FACTOR", "20"))
-        });
-        self.step("crashes, at length", || {
-            let mut tests = command("cargo");
-            tests.args(["nextest", "run", "--package", "rung", "crash"]);
-            run(tests.env("CRASH_ROUNDS", "100"))
-        });
-        self.step("soak", || {
-            let mut tests = command("cargo");
-            tests.args(["nextest", "run", "--package", "rung", "soak"]);
-            run(tests.env("SOAK_SECONDS", "120"))
-        });
+    fn long(&mut self, has: &dyn Fn(&str) -> bool) {
+        let nextest = |name: &'static str, value: &'static str, tests: &'static [&'static str]| {
+            move || {
+                let mut run_tests = command("cargo");
+                run(run_tests
+                    .args(["nextest", "run"])
+                    .args(tests)
+                    .env(name, value))
+            }
+        };
+        let no_nextest = "cargo-nextest could not be installed";
         self.needs(
-            "fuzzing",
-            has_fuzz,
-            "cargo-fuzz could not be installed",
-            || {
-                let listed = fuzz_command(&["list"]).output()?;
-                for target in String::from_utf8(listed.stdout)?.lines() {
-                    let seconds = format!("-max_total_time={FUZZ_SECONDS}");
-                    fuzz(&["run", target, "--", &seconds, "-verbosity=0"])?;
-                }
-                Ok(())
-            },
+            "properties, at length",
+            has("nextest"),
+            no_nextest,
+            nextest(
+                "PROP_FACTOR",
+                "20",
+                &["--package", "rung-ladder", "--test", "prop"],
+            ),
         );
+        self.needs(
+            "crashes, at length",
+            has("nextest"),
+            no_nextest,
+            nextest("CRASH_ROUNDS", "100", &["--package", "rung", "crash"]),
+        );
+        self.needs(
+            "soak",
+            has("nextest"),
+            no_nextest,
+            nextest("SOAK_SECONDS", "120", &["--package", "rung", "soak"]),
+        );
+        self.needs("fuzzing", has("fuzz"), NO_FUZZ, || {
+            let listed = fuzz_command(&["list"]).output()?;
+            let targets = String::from_utf8(listed.stdout)?;
+            ensure!(
+                listed.status.success() && !targets.is_empty(),
+                "no fuzz target is listed"
+            );
+            for target in targets.lines() {
+                let seconds = format!("-max_total_time={FUZZ_SECONDS}");
+                fuzz(&["run", target, "--", &seconds, "-verbosity=0"])?;
+            }
+            Ok(())
+        });
         self.step("benchmarks", || {
             let mut bench = command("cargo");
             run(bench

@@ -77,7 +77,7 @@ pub mod limits {
     /// Hits listed for a regular expression in one reading.
     pub const HITS: usize = 20;
     /// Code points shown of the line around a hit, on either side.
-    pub const HIT_CONTEXT_CHARS: u64 = 80;
+    pub const HIT_CONTEXT_CHARS: usize = 80;
     /// Bytes set aside for each hit beyond its text: numbers, names and brackets, however it is rendered.
     pub const HIT_BYTES: usize = 128;
     /// Code points of a search text or a regular expression.

@@ -433,7 +433,7 @@ fn read_hits<D: Document + ?Sized>(
 
 /// What stands on the line of a hit, a little to either side of it.
 fn line_around(hit: &Hit<'_>) -> String {
-    let context = usize::try_from(limits::HIT_CONTEXT_CHARS).unwrap_or(usize::MAX);
+    let context = limits::HIT_CONTEXT_CHARS;
     let before = hit
         .before
         .rsplit(|byte| *byte == b'\n')

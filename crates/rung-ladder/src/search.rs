@@ -27,7 +27,7 @@ pub(crate) struct Hit<'b> {
 }
 
 /// Kept before the place where the search goes on: what boundaries look back at, and hits are shown with.
-const CONTEXT_BYTES: usize = limits::HIT_CONTEXT_CHARS as usize * 4;
+const CONTEXT_BYTES: usize = limits::HIT_CONTEXT_CHARS * 4;
 
 impl Search {
     /// A text, whatever its case.
@@ -85,7 +85,10 @@ impl Search {
         from_chars: u64,
         mut visit: impl FnMut(Hit) -> bool,
     ) -> Result<(), D::Error> {
-        let mut base = find_char(doc, from_chars.saturating_sub(limits::HIT_CONTEXT_CHARS))?;
+        let mut base = find_char(
+            doc,
+            from_chars.saturating_sub(limits::HIT_CONTEXT_CHARS as u64),
+        )?;
         let from = find_char(doc, from_chars)?;
         let mut buffer = Vec::new();
         let mut at = usize::try_from(from.bytes - base.bytes).expect("a little context");
@@ -93,9 +96,10 @@ impl Search {
             let more = fill(doc, base.bytes, &mut buffer)?;
             // What ends behind this may be longer than it looks, or be beaten by a match that begins
             // earlier and ends where we cannot see.
-            let sure = match more {
-                true => buffer.len().saturating_sub(limits::MATCH_BYTES).max(at),
-                false => buffer.len(),
+            let sure = if more {
+                buffer.len().saturating_sub(limits::MATCH_BYTES).max(at)
+            } else {
+                buffer.len()
             };
             let found = self.0.find_at(&buffer, at).map(|found| found.range());
             let keep = found.as_ref().map_or(sure, |found| found.start.min(sure));
@@ -111,9 +115,10 @@ impl Search {
                     if !visit(hit) {
                         return Ok(());
                     }
-                    at = match found.is_empty() {
-                        true => next_char(&buffer, found.end),
-                        false => found.end,
+                    at = if found.is_empty() {
+                        next_char(&buffer, found.end)
+                    } else {
+                        found.end
                     };
                     if at > buffer.len() {
                         return Ok(());

@@ -58,9 +58,10 @@ impl<T: Serialize> Answer<T> {
             None => json_bytes(&self.data, Measure::Quoted),
         };
         // In place of the empty object.
-        let data_bytes = match rendering.structured {
-            true => json_bytes(&self.data, Measure::Bare) - 2,
-            false => 0,
+        let data_bytes = if rendering.structured {
+            json_bytes(&self.data, Measure::Bare) - 2
+        } else {
+            0
         };
         around.bytes() + text_bytes + data_bytes
     }

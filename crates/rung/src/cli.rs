@@ -1,6 +1,7 @@
 //! The command line: what was said, before what it means.
 #![allow(
     clippy::doc_markdown,
+    rustdoc::broken_intra_doc_links,
     reason = "these comments are the help that people read"
 )]
 

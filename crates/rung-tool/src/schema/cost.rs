@@ -144,12 +144,11 @@ impl<'s> Count<'s> {
         value: &Value,
         depth: usize,
     ) -> Result<(u64, usize), String> {
-        let factor = match keywords
-            .keys()
-            .any(|keyword| keyword.starts_with("unevaluated"))
-        {
-            true => UNEVALUATED_FACTOR,
-            false => 1,
+        let mut names = keywords.keys();
+        let factor = if names.any(|keyword| keyword.starts_with("unevaluated")) {
+            UNEVALUATED_FACTOR
+        } else {
+            1
         };
         let mut visits = 1_u64;
         let mut height = 0;

@@ -1,5 +1,6 @@
 //! `rung config`
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 
 use rung_fault::{Code, Fault};
@@ -96,7 +97,7 @@ fn trust(given: &Given, yes: bool) -> Result {
         asked.push_str("  nothing that needs approval\n");
     }
     for withheld in settings.withheld() {
-        asked.push_str(&format!("  {} = {}\n", withheld.key, withheld.value));
+        let _ = writeln!(asked, "  {} = {}", withheld.key, withheld.value);
     }
     say(&asked)?;
     if !yes && !confirmed()? {

@@ -7,7 +7,6 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use etcetera::BaseStrategy as _;
 use rung_fault::{Code, Detail, Fault};
 use toml::de::{DeTable, DeValue};
 
@@ -68,7 +67,7 @@ impl Given {
             // The current folder comes without links, so home must too.
             user_home: platform
                 .as_ref()
-                .map(|dirs| dirs.home_dir())
+                .map(etcetera::BaseStrategy::home_dir)
                 .map(|home| fs::canonicalize(home).unwrap_or_else(|_| home.to_owned())),
             config_home: platform.as_ref().map(etcetera::BaseStrategy::config_dir),
             data_home: platform.as_ref().map(etcetera::BaseStrategy::data_dir),
@@ -228,9 +227,11 @@ impl File<'_> {
                 Fault::new(fault.code(), format!("{place}: {fault}")).with_hint(hint)
             };
             // A quoted name with a dot in it is one name, and no setting has such a one.
-            let key = match name.get_ref().contains('.') {
-                true => format!("{prefix}\"{}\"", name.get_ref()),
-                false => format!("{prefix}{}", name.get_ref()),
+            let name = name.get_ref();
+            let key = if name.contains('.') {
+                format!("{prefix}\"{name}\"")
+            } else {
+                format!("{prefix}{name}")
             };
             if let DeValue::Table(inner) = value.get_ref() {
                 table::check_table(&key).map_err(placed)?;

@@ -197,14 +197,11 @@ pub(crate) fn find(key: &str) -> Result<&'static Setting, Fault> {
 
 /// Refuses a table that can hold no setting.
 pub(crate) fn check_table(prefix: &str) -> Result<(), Fault> {
-    match SETTINGS.iter().any(|setting| setting.lies_in(prefix)) {
-        true => Ok(()),
-        false => Err(unknown(
-            "setting",
-            prefix,
-            SETTINGS.iter().map(|setting| setting.key),
-        )),
+    if SETTINGS.iter().any(|setting| setting.lies_in(prefix)) {
+        return Ok(());
     }
+    let known = SETTINGS.iter().map(|setting| setting.key);
+    Err(unknown("setting", prefix, known))
 }
 
 /// The setting whose variable is `name`.

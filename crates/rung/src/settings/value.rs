@@ -133,9 +133,12 @@ impl Kind {
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let visible = |text: &str| {
-            let escape = |char: char| match char.is_control() {
-                true => char.escape_default().to_string(),
-                false => char.to_string(),
+            let escape = |char: char| {
+                if char.is_control() {
+                    char.escape_default().to_string()
+                } else {
+                    char.to_string()
+                }
             };
             text.chars().map(escape).collect::<String>()
         };

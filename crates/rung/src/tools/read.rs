@@ -1,6 +1,7 @@
 //! `rung.read`: any part of a result that was too large to be shown.
 #![allow(
     clippy::doc_markdown,
+    rustdoc::broken_intra_doc_links,
     reason = "these comments are the schema that agents read"
 )]
 
