@@ -113,9 +113,7 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         let mut index = 0;
         while self.has_another(index == 0, b']')? {
             if matches_position(step, index) {
-                here.push(Segment::Index(index));
-                let flow = self.follow(rest, here, None, visit)?;
-                here.pop();
+                let flow = self.descend(Segment::Index(index), rest, here, None, visit)?;
                 if flow.is_break() {
                     return Ok(flow);
                 }
@@ -149,9 +147,9 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
             if wanted {
                 taken = true;
                 let by_position = !matches!(step, Segment::Name(_));
-                here.push(Segment::Name(name.clone()));
-                let flow = self.follow(rest, here, by_position.then_some(name), visit)?;
-                here.pop();
+                let step = Segment::from(name.as_str());
+                let name = by_position.then_some(name);
+                let flow = self.descend(step, rest, here, name, visit)?;
                 if flow.is_break() {
                     return Ok(flow);
                 }
@@ -161,6 +159,21 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
             index += 1;
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// At a value that the path leads through: goes on with the remaining steps inside of it.
+    fn descend(
+        &mut self,
+        step: Segment,
+        rest: &[Segment],
+        here: &mut Path,
+        name: Option<String>,
+        visit: &mut Visit<'_>,
+    ) -> Flow<D::Error> {
+        here.push(step);
+        let flow = self.follow(rest, here, name, visit);
+        here.pop();
+        flow
     }
 
     /// Between two members: passes the comma, or the closing bracket.

@@ -97,3 +97,22 @@ const NTH_BLOCK_BYTES: usize = 1 << 10;
 pub(crate) fn is_char_start(byte: u8) -> bool {
     byte & 0b1100_0000 != 0b1000_0000
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_character_costs_what_is_written_for_it() {
+        let odd = ['\u{80}', '\u{2028}', '\u{1F980}', '\u{FFFD}'];
+        for char in (0..0x80_u8).map(char::from).chain(odd) {
+            let text = char.to_string();
+            let written = serde_json::to_string(&text).unwrap().len();
+            assert_eq!(json_string_bytes(&text), written, "{char:?}");
+            assert_eq!(prefix(&text, 9, written - 2), text);
+            assert_eq!(prefix(&text, 9, written - 3), "");
+            assert_eq!(suffix(&text, written - 2), text);
+            assert_eq!(suffix(&text, written - 3), "");
+        }
+    }
+}

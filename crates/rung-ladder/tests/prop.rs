@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use rung_ladder::{
     Binding, Budget, CursorKey, Cut, Error, Handle, Kind, Measure, Path, Range, Reading, Segment,
-    Selector, fit, head, json_string_bytes, limits, read,
+    Selector, fit, head, limits, read,
 };
 use serde_json::{Map, Value};
 
@@ -147,7 +147,7 @@ fn read_all_text(
                     window.text.chars().count() as u64,
                     window.end_chars - window.start_chars
                 );
-                assert!(json_string_bytes(&window.text) - 2 <= max_bytes);
+                assert!(written(&window.text, Measure::Bare) - 2 <= max_bytes);
                 all.push_str(&window.text);
                 found = kind;
             }
@@ -185,7 +185,7 @@ fn read_all_items(
         max_bytes,
         |reading| match reading {
             Reading::Items { text, returned, .. } => {
-                assert!(json_string_bytes(&text) - 2 <= max_bytes);
+                assert!(written(&text, Measure::Bare) - 2 <= max_bytes);
                 let before = all.len() as u64;
                 match serde_json::from_str(&text).expect("items are valid JSON") {
                     Value::Array(items) => all.extend(items.into_iter().map(|item| (None, item))),
@@ -402,7 +402,7 @@ proptest! {
         prop_assert_eq!(back.concat(), expected);
         // Prose: a beginning that fits.
         let cut = head(&text, bytes);
-        prop_assert!(text.starts_with(cut) && json_string_bytes(cut) - 2 <= bytes);
+        prop_assert!(text.starts_with(cut) && written(&cut, Measure::Bare) - 2 <= bytes);
         // Previews: a beginning of as many code points as the record says.
         let value = Value::from(text.as_str());
         let budget = Budget::bytes(bytes);

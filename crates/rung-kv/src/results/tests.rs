@@ -71,6 +71,26 @@ fn a_result_reads_back_by_any_window() {
 }
 
 #[test]
+fn a_line_that_lies_across_chunks_is_found_whole() {
+    let (_dir, results) = results(Limits::default());
+    let me = permit("me", "g");
+    let lines: Vec<String> = (0..60)
+        .map(|n| format!("{n} {}\n", "x".repeat(9_999)))
+        .collect();
+    let kept = results
+        .put(&me, "text/plain", lines.concat().as_bytes())
+        .unwrap();
+    let stored = results.open(&me, &kept.handle).unwrap();
+    for (number, line) in (1..).zip(&lines) {
+        let range = Range::Lines {
+            first: number,
+            last: number,
+        };
+        assert!(window(&stored, range) == *line, "line {number}");
+    }
+}
+
+#[test]
 fn another_caller_or_grant_is_answered_as_for_a_handle_that_never_was() {
     let (_dir, results) = results(Limits::default());
     let mine = results

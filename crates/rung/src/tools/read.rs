@@ -201,7 +201,7 @@ impl Read {
         let too_small = || Fault::from(rung_ladder::Error::BudgetTooSmall { max_bytes });
         // The text goes out once as content and once structured.
         let copies = 1 + usize::from(call.rendering.structured);
-        let mut room = max_bytes / copies;
+        let mut room = max_bytes.saturating_sub(AROUND_BYTES) / copies;
         loop {
             let reading = match read(stored, selector, room) {
                 Err(Failed::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
@@ -303,6 +303,9 @@ impl Read {
         }
     }
 }
+
+/// What stands around the text, guessed so that a second reading is seldom needed.
+const AROUND_BYTES: usize = 2_000;
 
 /// A document that stops being read when nobody waits for it any more.
 struct Timed<D> {
@@ -529,5 +532,87 @@ impl Bound {
             digest: &self.digest,
             grant: &self.grant,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rung_auth::{Access, Permit, Token, TokenRecord, admit};
+    use rung_kv::{Limits, Options, Store};
+
+    use super::*;
+
+    fn permit(caller: &str, grant: &str) -> Permit {
+        let token = Token::generate().unwrap();
+        let record = TokenRecord {
+            hash: token.hash(),
+            caller: caller.to_owned().try_into().unwrap(),
+            grant: grant.to_owned().try_into().unwrap(),
+            access: Access::Read,
+            expires_ms: None,
+        };
+        admit(&token, [&record], 0).unwrap()
+    }
+
+    fn tool() -> (tempfile::TempDir, Read) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Options::default()).unwrap();
+        let store = ResultStore::new(Arc::new(store), Limits::default());
+        (dir, Read::new(store, CursorKey::new([9; 32])))
+    }
+
+    fn input(handle: &Handle, cursor: Option<String>) -> ReadInput {
+        ReadInput {
+            handle: handle.to_string(),
+            cursor,
+            ..ReadInput::default()
+        }
+    }
+
+    #[test]
+    fn another_caller_is_told_what_is_told_of_a_handle_that_never_was() {
+        let (_dir, tool) = tool();
+        let mine = Call::new(permit("me", "g"));
+        let text = "x".repeat(9_000);
+        let kept = tool
+            .store
+            .put(&mine.permit, "text/plain", text.as_bytes())
+            .unwrap();
+        let part = tool.read(&mine, &input(&kept.handle, None)).unwrap();
+        let cursor = part.data.next_cursor;
+        assert!(
+            tool.read(&mine, &input(&kept.handle, cursor.clone()))
+                .is_ok()
+        );
+
+        let nobodys = tool
+            .read(&mine, &input(&Handle::from_bits([0; 16]), None))
+            .unwrap_err();
+        for stranger in [permit("you", "g"), permit("me", "other")] {
+            let call = Call::new(stranger);
+            for cursor in [None, cursor.clone()] {
+                let refused = tool.read(&call, &input(&kept.handle, cursor)).unwrap_err();
+                assert_eq!(refused, nobodys);
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reading_that_is_late() {
+        let (_dir, tool) = tool();
+        let mut call = Call::new(permit("me", "g"));
+        let text = "x".repeat(9_000);
+        let kept = tool
+            .store
+            .put(&call.permit, "text/plain", text.as_bytes())
+            .unwrap();
+        call.deadline = Some(Instant::now() + Duration::from_mins(1));
+        assert!(tool.read(&call, &input(&kept.handle, None)).is_ok());
+        call.deadline = Some(Instant::now());
+        let late = tool.read(&call, &input(&kept.handle, None)).unwrap_err();
+        assert_eq!(late.code(), Code::DeadlineExceeded);
     }
 }

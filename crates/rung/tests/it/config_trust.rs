@@ -34,7 +34,14 @@ fn keys(shown: &Value, list: &str) -> Vec<String> {
 }
 
 fn shown(sandbox: &Sandbox) -> Value {
-    serde_json::from_str(&sandbox.ok(&["config", "show", "--json"])).unwrap()
+    shown_in(sandbox, "project")
+}
+
+fn shown_in(sandbox: &Sandbox, folder: &str) -> Value {
+    let mut command = sandbox.command();
+    command.current_dir(sandbox.home().join(folder));
+    let ran = crate::sandbox::run(command.args(["config", "show", "--json"]));
+    serde_json::from_str(&ran.stdout).unwrap()
 }
 
 #[test]
@@ -160,11 +167,10 @@ fn a_link_to_an_approved_file_is_another_file() {
     sandbox.ok(&["config", "trust", "--yes"]);
     let link = sandbox.home().join("project/sub/rung.toml");
     std::os::unix::fs::symlink(approved, link).unwrap();
-    let mut command = sandbox.command();
-    command.current_dir(sandbox.home().join("project/sub"));
-    let ran = crate::sandbox::run(command.args(["config", "show", "--json"]));
-    let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(keys(&shown, "withheld").len(), 8);
+    assert_eq!(
+        keys(&shown_in(&sandbox, "project/sub"), "withheld").len(),
+        8
+    );
 }
 
 #[test]
@@ -173,11 +179,10 @@ fn a_copy_elsewhere_is_not_approved() {
     sandbox.write("project/rung.toml", PROJECT);
     sandbox.ok(&["config", "trust", "--yes"]);
     sandbox.write("project/sub/rung.toml", PROJECT);
-    let mut command = sandbox.command();
-    command.current_dir(sandbox.home().join("project/sub"));
-    let ran = crate::sandbox::run(command.args(["config", "show", "--json"]));
-    let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(keys(&shown, "withheld").len(), 8);
+    assert_eq!(
+        keys(&shown_in(&sandbox, "project/sub"), "withheld").len(),
+        8
+    );
 }
 
 #[test]
