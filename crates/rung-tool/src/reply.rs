@@ -205,9 +205,18 @@ pub(crate) async fn render(
         let kept = move || keep.keep(&permit, "application/json", body.as_bytes());
         tokio::task::spawn_blocking(kept)
             .await
-            .map_err(|error| Fault::new(Code::Internal, error.to_string()))??
+            .map_err(|error| Fault::new(Code::Internal, error.to_string()))
+            .flatten()
+            .map_err(|fault| not_kept(&fault))?
     };
     in_part(&answer, call, &handle)
+}
+
+/// The tool did what it was asked to; only its answer is lost. Whoever called must not think otherwise.
+fn not_kept(fault: &Fault) -> Fault {
+    let message = format!("the call was done, but its result is too large to send and could not be kept: {fault}");
+    Fault::new(fault.code(), message)
+        .with_hint("do not repeat a call that changes something; ask for less of its result")
 }
 
 /// Whether the whole answer fits, found out without writing it.

@@ -411,6 +411,28 @@ proptest! {
     }
 }
 
+/// A store without room.
+struct Full;
+
+impl Keep for Full {
+    fn keep(&self, _permit: &Permit, _type: &str, _body: &[u8]) -> Result<Handle, Fault> {
+        Err(Fault::new(Code::StoreFull, "the disk is full"))
+    }
+}
+
+#[test]
+fn what_could_not_be_kept_is_not_called_undone() {
+    let rows = vec![json!("x".repeat(50)); 2_000];
+    let toolbox = Toolbox::builder(Face::Rung, Arc::new(Full));
+    let toolbox = toolbox.tool(Rows(rows)).unwrap().build();
+    let reply = run(&toolbox, &reader(), "test.rows", json!({}));
+    assert_eq!(error(&reply)["code"], "store_full");
+    let message = error(&reply)["message"].as_str().unwrap();
+    assert!(message.starts_with("the call was done"), "{message}");
+    let small = run(&toolbox, &reader(), "test.rows", json!({"limit": 3}));
+    assert!(!small.is_error, "what fits needs no store");
+}
+
 #[test]
 fn one_payload_is_not_sent_twice_where_it_fits_once() {
     let rows: Vec<Value> = (0..400)
