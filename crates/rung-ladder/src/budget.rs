@@ -83,11 +83,14 @@ pub mod limits {
     /// Code points of a search text or a regular expression.
     pub const PATTERN_CHARS: usize = 1_024;
     /// Memory that a compiled regular expression may take.
-    pub const PATTERN_BYTES: usize = 1 << 20;
+    ///
+    /// With [`SEARCH_BYTES`] it bounds what one step of a search costs, and so how late a search can
+    /// notice that nobody waits for it.
+    pub const PATTERN_BYTES: usize = 256 << 10;
     /// The longest match that is sure to be found whole, and the overlap of the sliding search.
-    pub const MATCH_BYTES: usize = 64 << 10;
+    pub const MATCH_BYTES: usize = 16 << 10;
     /// What the sliding search holds at once.
-    pub const SEARCH_BYTES: usize = 256 << 10;
+    pub const SEARCH_BYTES: usize = 64 << 10;
     /// How much of a JSON string is decoded at once.
     pub const DECODE_BYTES: usize = 16 << 10;
 

@@ -9,7 +9,7 @@ use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::{Error, Result};
+use crate::{Error, Path, Result};
 
 /// The secret that makes cursors ours.
 #[derive(Clone)]
@@ -28,34 +28,30 @@ pub struct Binding<'a> {
     pub grant: &'a str,
 }
 
-/// What a position counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// Code points of a text.
-    Chars,
-    /// Items of a collection, or places a path leads to.
-    Items,
-    /// Code points from which a search goes on.
-    Hits,
-    /// Code points of a text, up to which to read.
-    Before,
-}
-
-impl Unit {
-    const ALL: [Self; 4] = [Self::Chars, Self::Items, Self::Hits, Self::Before];
+/// What is being read, and so what an offset into it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A text, from a code point on.
+    Text(Path),
+    /// A text, up to a code point.
+    Before(Path),
+    /// What a path leads to, from an item on.
+    Items(Path),
+    /// One of these items, from a code point on.
+    Item(Path, u64),
+    /// The matches of a pattern in a text, from a code point on.
+    Hits(Path, String),
 }
 
 /// Where to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// What `offset` counts.
-    pub unit: Unit,
-    /// What has been passed.
+    /// In what.
+    pub place: Place,
+    /// From where in it.
     pub offset: u64,
     /// How much to read next, in code points.
     pub limit_chars: u64,
-    /// What the offset is inside of, and what was asked there: a path, or a path and a pattern.
-    pub scope: String,
 }
 
 /// A sealed position: opaque and URL-safe.
@@ -77,7 +73,57 @@ impl Cursor {
 const VERSION: u8 = 1;
 const TAG_BYTES: usize = 8;
 const MAC_BYTES: usize = 16;
-const HEADER_BYTES: usize = 1 + TAG_BYTES + TAG_BYTES + 1 + 8 + 8;
+
+/// The bytes of a position: which place, three numbers, then the path and whatever is left.
+///
+/// | kind 1 | offset 8 | limit 8 | index or 0: 8 | length of the path 4 | path | pattern |
+impl Position {
+    fn to_bytes(&self) -> Vec<u8> {
+        let (kind, path, index, pattern) = match &self.place {
+            Place::Text(path) => (0, path, 0, ""),
+            Place::Before(path) => (1, path, 0, ""),
+            Place::Items(path) => (2, path, 0, ""),
+            Place::Item(path, index) => (3, path, *index, ""),
+            Place::Hits(path, pattern) => (4, path, 0, pattern.as_str()),
+        };
+        let path = path.to_string();
+        let path_bytes = u32::try_from(path.len()).expect("a path has no gigabytes");
+        let mut bytes = vec![kind];
+        bytes.extend(self.offset.to_be_bytes());
+        bytes.extend(self.limit_chars.to_be_bytes());
+        bytes.extend(index.to_be_bytes());
+        bytes.extend(path_bytes.to_be_bytes());
+        bytes.extend(path.as_bytes());
+        bytes.extend(pattern.as_bytes());
+        bytes
+    }
+
+    /// `None` for what is not one of ours, which a seal rules out.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        let (offset, rest) = rest.split_first_chunk()?;
+        let (limit_chars, rest) = rest.split_first_chunk()?;
+        let (index, rest) = rest.split_first_chunk()?;
+        let (path_bytes, rest) = rest.split_first_chunk()?;
+        let path_bytes = usize::try_from(u32::from_be_bytes(*path_bytes)).ok()?;
+        let (path, pattern) = std::str::from_utf8(rest)
+            .ok()?
+            .split_at_checked(path_bytes)?;
+        let path = Path::from_own_text(path).ok()?;
+        Some(Self {
+            place: match kind {
+                0 => Place::Text(path),
+                1 => Place::Before(path),
+                2 => Place::Items(path),
+                3 => Place::Item(path, u64::from_be_bytes(*index)),
+                4 => Place::Hits(path, pattern.to_owned()),
+                _ => return None,
+            },
+            offset: u64::from_be_bytes(*offset),
+            limit_chars: u64::from_be_bytes(*limit_chars),
+        })
+    }
+}
 
 impl CursorKey {
     /// The key of these random bytes.
@@ -87,14 +133,10 @@ impl CursorKey {
 
     /// Seals `position` for `binding`.
     pub fn seal(&self, binding: &Binding<'_>, position: &Position) -> Cursor {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + position.scope.len() + MAC_BYTES);
-        bytes.push(VERSION);
+        let mut bytes = vec![VERSION];
         bytes.extend(self.place_tag(binding));
         bytes.extend(self.digest_tag(binding));
-        bytes.push(position.unit as u8);
-        bytes.extend(position.offset.to_be_bytes());
-        bytes.extend(position.limit_chars.to_be_bytes());
-        bytes.extend(position.scope.as_bytes());
+        bytes.extend(position.to_bytes());
         let mac = self.mac("cursor", &[&bytes]).finalize().into_bytes();
         bytes.extend(&mac[..MAC_BYTES]);
         Cursor(BASE64URL_NOPAD.encode(&bytes))
@@ -107,37 +149,23 @@ impl CursorKey {
             .map_err(|_| Error::CursorInvalid)?;
         let (body, mac) = bytes
             .split_last_chunk::<MAC_BYTES>()
-            .filter(|(body, _)| body.len() >= HEADER_BYTES)
             .ok_or(Error::CursorInvalid)?;
         self.mac("cursor", &[body])
             .verify_truncated_left(mac)
             .map_err(|_| Error::CursorInvalid)?;
 
         // From here on the bytes are ours, so the order of the checks reveals nothing.
-        let (version, rest) = (body[0], &body[1..]);
-        let (place, rest) = rest.split_at(TAG_BYTES);
-        let (digest, rest) = rest.split_at(TAG_BYTES);
-        if version != VERSION || place != self.place_tag(binding) {
-            return Err(Error::CursorInvalid);
+        let sealed = body.strip_prefix(&[VERSION]).and_then(|rest| {
+            let (place, rest) = rest.split_first_chunk::<TAG_BYTES>()?;
+            let (digest, rest) = rest.split_first_chunk::<TAG_BYTES>()?;
+            Some((place, digest, Position::from_bytes(rest)?))
+        });
+        match sealed {
+            Some((place, _, _)) if *place != self.place_tag(binding) => Err(Error::CursorInvalid),
+            Some((_, digest, _)) if *digest != self.digest_tag(binding) => Err(Error::CursorStale),
+            Some((_, _, position)) => Ok(position),
+            None => Err(Error::CursorInvalid),
         }
-        if digest != self.digest_tag(binding) {
-            return Err(Error::CursorStale);
-        }
-        let unit = Unit::ALL.get(usize::from(rest[0]));
-        let unit = *unit.ok_or(Error::CursorInvalid)?;
-        let number = |at: usize| {
-            u64::from_be_bytes(
-                rest[at..at + 8]
-                    .try_into()
-                    .expect("eight bytes of the header"),
-            )
-        };
-        Ok(Position {
-            unit,
-            offset: number(1),
-            limit_chars: number(9),
-            scope: String::from_utf8(rest[17..].to_vec()).map_err(|_| Error::CursorInvalid)?,
-        })
     }
 
     fn place_tag(&self, binding: &Binding<'_>) -> [u8; TAG_BYTES] {
@@ -179,12 +207,35 @@ mod tests {
         grant: "g1",
     };
 
+    fn path() -> Path {
+        "result[3].body".parse().unwrap()
+    }
+
     fn position() -> Position {
         Position {
-            unit: Unit::Chars,
+            place: Place::Text(path()),
             offset: 4096,
             limit_chars: 4096,
-            scope: "result[3].body".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_place_survives_the_seal() {
+        for place in [
+            Place::Text(Path::root()),
+            Place::Before(path()),
+            Place::Items(path()),
+            Place::Item(path(), u64::MAX),
+            Place::Hits(path(), "a\0b\u{1F980}".to_owned()),
+            Place::Hits(Path::root(), String::new()),
+        ] {
+            let position = Position {
+                place,
+                offset: u64::MAX,
+                limit_chars: 1,
+            };
+            let cursor = KEY.seal(&BINDING, &position);
+            assert_eq!(KEY.open(cursor.as_str(), &BINDING), Ok(position));
         }
     }
 

@@ -180,8 +180,8 @@ pub(crate) struct Unescaped<'d, D: ?Sized> {
     raw: Part<'d, D>,
     bytes: u64,
     chars: u64,
-    /// A place known from the last read: bytes of raw text, and of decoded text, before it.
-    known: Cell<(u64, u64)>,
+    /// Where the last read began and ended: bytes of raw text, and of decoded text, before each.
+    known: Cell<[(u64, u64); 2]>,
 }
 
 impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
@@ -195,7 +195,7 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
             },
             bytes: u64::MAX,
             chars: 0,
-            known: Cell::new((0, 0)),
+            known: Cell::default(),
         };
         let (mut bytes, mut chars) = (0, 0);
         loop {
@@ -208,7 +208,6 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
         }
         text.bytes = bytes;
         text.chars = chars;
-        text.known.set((0, 0));
         Ok(text)
     }
 
@@ -296,15 +295,17 @@ impl<D: Document + ?Sized> Document for Unescaped<'_, D> {
     }
 
     fn piece(&self, offset: u64) -> Result<Piece<'_>, D::Error> {
-        let (mut raw, mut decoded) = self.known.get();
-        if offset < decoded {
-            (raw, decoded) = (0, 0);
-        }
+        let [start, end] = self.known.get();
+        let known = [end, start, (0, 0)];
+        let (mut raw, mut decoded) = *known
+            .iter()
+            .find(|(_, decoded)| *decoded <= offset)
+            .expect("nothing lies before the beginning");
         while raw < self.raw.len_bytes() {
             let (used, bytes) = self.decode(raw)?;
             let after = decoded + bytes.len() as u64;
             if offset < after {
-                self.known.set((raw, decoded));
+                self.known.set([(raw, decoded), (raw + used, after)]);
                 let skip = usize::try_from(offset - decoded).expect("less than a piece");
                 let range = skip..bytes.len();
                 return Ok(Piece::Shared(bytes.into(), range));

@@ -7,7 +7,8 @@
 //!
 //! The steps come in one fixed order that does not depend on the budget; the budget only decides after how
 //! many of them to stop. That is why a larger budget never shows less. The price of the records counts
-//! as part of each step, and the work done is bounded by the budget, not by the value.
+//! as part of each step. The work done is bounded by the budget, except that a long text that is entered is
+//! counted to its end, since its record tells its length.
 
 use std::collections::VecDeque;
 use std::io;
@@ -84,7 +85,7 @@ pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
     }
     let mut preview = Preview::new(at, budget);
     if let Some(root) = preview.grow(value) {
-        return Ok(preview.finish(&root, budget));
+        return Ok(preview.finish(&root));
     }
     let omitted = Fitted {
         value: Value::Null,
@@ -103,7 +104,6 @@ pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
 }
 
 /// A value as the preview shows it.
-#[derive(Clone)]
 enum Shown<'v> {
     /// All of it.
     Whole(&'v Value),
@@ -300,9 +300,10 @@ impl<'v, 'p> Preview<'v, 'p> {
                 Body::List {
                     items,
                     shown: Vec::new(),
-                    most: match depth {
-                        0 | 1 => items.len().min(self.budget.max_items.unwrap_or(usize::MAX)),
-                        _ => items.len(),
+                    most: if self.is_at_the_top(place.as_ref()) {
+                        items.len().min(self.budget.max_items.unwrap_or(usize::MAX))
+                    } else {
+                        items.len()
                     },
                 }
             }
@@ -347,6 +348,13 @@ impl<'v, 'p> Preview<'v, 'p> {
             }
         }
         Shown::Part(number)
+    }
+
+    /// Whether a list that stands here is one that [`Budget::allows_items`] looks at.
+    fn is_at_the_top(&self, place: Option<&(usize, Segment)>) -> bool {
+        let Some((outer, _)) = place else { return true };
+        let outer = &self.parts[*outer];
+        outer.depth == 0 && matches!(outer.body, Body::Object { .. })
     }
 
     /// Shows `units` more of a part: chunks of a text, items of a list, groups of an object's entries.
@@ -427,7 +435,7 @@ impl<'v, 'p> Preview<'v, 'p> {
         before.chain(steps.into_iter().rev()).collect()
     }
 
-    fn finish(&self, root: &Shown<'v>, budget: &Budget) -> Fitted {
+    fn finish(&self, root: &Shown<'v>) -> Fitted {
         let mut cuts = Vec::new();
         let mut capped = true;
         let value = self.build(root, &mut cuts, &mut capped);
@@ -435,7 +443,7 @@ impl<'v, 'p> Preview<'v, 'p> {
         if !capped {
             let whole = Cut::Bytes {
                 path: self.at.clone(),
-                limit: budget.max_bytes as u64,
+                limit: self.budget.max_bytes as u64,
                 mode: Mode::Preview,
             };
             cuts.insert(0, whole);

@@ -29,7 +29,7 @@ mod text;
 mod window;
 
 pub use budget::{Budget, Measure, limits};
-pub use cursor::{Binding, Cursor, CursorKey, Position, Unit};
+pub use cursor::{Binding, Cursor, CursorKey, Place, Position};
 pub use cut::{Continuation, Cut, Mode};
 pub use document::{Document, Mark, Piece};
 pub use error::{Error, Result};
@@ -37,6 +37,6 @@ pub use fit::{Fitted, fit, json_bytes};
 pub use handle::Handle;
 pub use path::{Path, Segment};
 pub use read::{Among, Found, Range, Reading, Selector, read};
-pub use scan::{Kind, Node, select};
+pub use scan::Kind;
 pub use text::{head, json_string_bytes};
 pub use window::Window;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::budget::limits;
-use crate::cursor::{Position, Unit};
+use crate::cursor::{Place, Position};
 use crate::document::{Document, Mark, Part, Unescaped, take_chars};
 use crate::path::Segment;
 use crate::scan::{Kind, Node, select};
@@ -80,11 +80,6 @@ pub enum Range {
 }
 
 impl Selector {
-    /// From the beginning, as much as is usual.
-    pub fn start() -> Self {
-        Self::chars(0, limits::WINDOW_CHARS)
-    }
-
     /// A window of the document's own text.
     pub fn chars(offset_chars: u64, limit_chars: u64) -> Self {
         Self {
@@ -177,7 +172,7 @@ pub fn read<D: Document + ?Sized>(
     if at_root && !matches!(range, Range::Items { .. }) {
         return read_text(doc, path, range, max_bytes);
     }
-    let node = first(doc, path)?;
+    let node = locate(doc, path)?;
     match (node.kind, range) {
         (Kind::Array | Kind::Object, Range::Items { .. }) => {
             let inside = path.then(Segment::Slice(0, None));
@@ -191,45 +186,57 @@ pub fn read<D: Document + ?Sized>(
 
 impl Position {
     /// What a cursor that holds this position goes on to read.
-    pub fn selector(&self) -> Result<Selector> {
-        let (path, rest) = match self.scope.split_once('\0') {
-            Some((path, rest)) => (path, Some(rest)),
-            None => (self.scope.as_str(), None),
+    pub fn selector(&self) -> Selector {
+        let (offset, limit_chars) = (self.offset, self.limit_chars);
+        let (path, range) = match &self.place {
+            Place::Text(path) => (
+                path,
+                Range::Chars {
+                    offset_chars: offset,
+                    limit_chars,
+                },
+            ),
+            Place::Before(path) => (
+                path,
+                Range::Before {
+                    end_chars: offset,
+                    limit_chars,
+                },
+            ),
+            Place::Items(path) => (
+                path,
+                Range::Items {
+                    first: offset,
+                    limit_chars,
+                },
+            ),
+            Place::Item(path, index) => (
+                path,
+                Range::Item {
+                    index: *index,
+                    offset_chars: offset,
+                    limit_chars,
+                },
+            ),
+            Place::Hits(path, pattern) => (
+                path,
+                Range::Pattern {
+                    pattern: pattern.clone(),
+                    offset_chars: offset,
+                },
+            ),
         };
-        let range = match (self.unit, rest) {
-            (Unit::Chars, None) => Range::Chars {
-                offset_chars: self.offset,
-                limit_chars: self.limit_chars,
-            },
-            (Unit::Before, None) => Range::Before {
-                end_chars: self.offset,
-                limit_chars: self.limit_chars,
-            },
-            (Unit::Chars, Some(index)) => Range::Item {
-                index: index.parse().map_err(|_| Error::CursorInvalid)?,
-                offset_chars: self.offset,
-                limit_chars: self.limit_chars,
-            },
-            (Unit::Items, None) => Range::Items {
-                first: self.offset,
-                limit_chars: self.limit_chars,
-            },
-            (Unit::Hits, Some(pattern)) => Range::Pattern {
-                pattern: pattern.to_owned(),
-                offset_chars: self.offset,
-            },
-            _ => return Err(Error::CursorInvalid),
-        };
-        let path = Path::from_own_text(path).map_err(|_| Error::CursorInvalid)?;
-        Ok(Selector { path, range })
+        Selector {
+            path: path.clone(),
+            range,
+        }
     }
 
     fn items(path: &Path, first: u64, limit_chars: u64) -> Self {
         Self {
-            unit: Unit::Items,
+            place: Place::Items(path.clone()),
             offset: first,
             limit_chars,
-            scope: path.to_string(),
         }
     }
 }
@@ -238,9 +245,18 @@ impl Reading {
     /// Where reading goes on behind this, in the document's order.
     pub fn next(&self) -> Option<Position> {
         match self {
-            Self::Text { window, among, .. } => {
+            Self::Text {
+                path,
+                window,
+                among,
+                ..
+            } => {
                 if let Some(offset) = window.next_offset() {
-                    return self.in_text(Unit::Chars, offset);
+                    let place = match among {
+                        Some(Among { path, index, .. }) => Place::Item(path.clone(), *index),
+                        None => Place::Text(path.clone()),
+                    };
+                    return Some(window.neighbour(place, offset));
                 }
                 let Among {
                     path,
@@ -258,39 +274,47 @@ impl Reading {
     pub fn previous(&self) -> Option<Position> {
         match self {
             // Of one item among several the beginning is where the items are.
-            Self::Text { window, among, .. } if window.start_chars > 0 && among.is_none() => {
-                self.in_text(Unit::Before, window.start_chars)
+            Self::Text {
+                path,
+                window,
+                among: None,
+                ..
+            } if window.start_chars > 0 => {
+                Some(window.neighbour(Place::Before(path.clone()), window.start_chars))
             }
             _ => None,
         }
     }
 
-    /// Another place in the same text.
-    fn in_text(&self, unit: Unit, offset: u64) -> Option<Position> {
-        let Self::Text {
-            path,
-            window,
-            among,
-            ..
-        } = self
-        else {
-            return None;
-        };
-        let scope = match among {
-            Some(Among { path, index, .. }) => format!("{path}\0{index}"),
-            None => path.to_string(),
-        };
-        Some(Position {
-            unit,
+    /// Bytes of its text inside a JSON string: what it took of the room it was given.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text { window, .. } => json_string_bytes(&window.text),
+            Self::Items { text, .. } => json_string_bytes(text),
+            Self::Hits { hits, .. } => hits.iter().map(Found::bytes).sum(),
+        }
+    }
+}
+
+impl Found {
+    fn bytes(&self) -> usize {
+        json_string_bytes(&self.text) + limits::HIT_BYTES
+    }
+}
+
+impl Window {
+    /// A place in the same text, to be read in steps of the same size.
+    fn neighbour(&self, place: Place, offset: u64) -> Position {
+        Position {
+            place,
             offset,
-            limit_chars: window.step_chars(),
-            scope,
-        })
+            limit_chars: self.step_chars(),
+        }
     }
 }
 
 /// The one value at a path.
-fn first<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> {
+fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> {
     let mut found = None;
     select(doc, path, |node| {
         found = Some(node);
@@ -397,24 +421,22 @@ fn read_hits<D: Document + ?Sized>(
     let mut next = None;
     let mut room = max_bytes;
     search.each(doc, offset_chars, |hit| {
-        let text = line_around(&hit);
-        let bytes = json_string_bytes(&text) + limits::HIT_BYTES;
-        if hits.len() == limits::HITS || bytes > room {
-            next = Some(Position {
-                unit: Unit::Hits,
-                offset: hit.start.chars,
-                limit_chars: limits::WINDOW_CHARS,
-                scope: format!("{path}\0{pattern}"),
-            });
-            return false;
-        }
-        room -= bytes;
-        hits.push(Found {
+        let found = Found {
             start_chars: hit.start.chars,
             end_chars: hit.end_chars,
             line: hit.start.lines + 1,
-            text,
-        });
+            text: line_around(&hit),
+        };
+        if hits.len() == limits::HITS || found.bytes() > room {
+            next = Some(Position {
+                place: Place::Hits(path.clone(), pattern.to_owned()),
+                offset: found.start_chars,
+                limit_chars: limits::WINDOW_CHARS,
+            });
+            return false;
+        }
+        room -= found.bytes();
+        hits.push(found);
         true
     })?;
     if hits.is_empty() {
@@ -546,13 +568,20 @@ fn read_items<D: Document + ?Sized>(
 }
 
 /// Whether the values a path leads to are all entries of one object, and so can be told with their names.
+///
+/// What has neither items nor entries has no part that a slice could mean.
 fn have_names<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<bool, D::Error> {
-    match path.segments() {
-        [before @ .., Segment::Slice(..)] => {
-            let parent: Path = before.iter().cloned().collect();
-            Ok(!parent.is_plural() && first(doc, &parent)?.kind == Kind::Object)
-        }
-        _ => Ok(false),
+    let [before @ .., Segment::Slice(..)] = path.segments() else {
+        return Ok(false);
+    };
+    let parent: Path = before.iter().cloned().collect();
+    if parent.is_plural() {
+        return Ok(false);
+    }
+    match locate(doc, &parent)?.kind {
+        Kind::Object => Ok(true),
+        Kind::Array => Ok(false),
+        Kind::String | Kind::Scalar => Err(Error::PathAbsent(path.to_string()).into()),
     }
 }
 
@@ -588,6 +617,9 @@ impl Items {
             return Ok(false);
         }
         let part = Part::new(doc, node.span.clone())?;
+        if node.kind == Kind::Scalar {
+            check_scalar(&part, node.span.start)?;
+        }
         let mut value = match &node.name {
             Some(name) if self.named => format!("{}:", serde_json::Value::from(name.as_str())),
             _ => String::new(),
@@ -667,20 +699,25 @@ mod tests {
     #[test]
     fn values_of_several_parents_are_a_list() {
         let all = |doc: &str, path: &str| text(select(doc, path, chars(0, 99)).unwrap());
-        let doc = r#"{"o": [{"a": 1}, [9], {"a": 2}], "e": {}, "l": []}"#;
+        let doc = r#"{"o": [{"a": 1}, [9], {"a": 2}], "e": {}, "l": [], "n": 7, "s": "abc"}"#;
         assert_eq!(all(doc, "o[*][*]"), "[1,9,2]");
         assert_eq!(all(doc, "o[*].a"), "[1,2]");
         assert_eq!(all(doc, "e[*]"), "{}");
         assert_eq!(all(doc, "l[*]"), "[]");
         assert_eq!(all(doc, "o[5:]"), "[]");
-        assert!(select(doc, "nope[*]", chars(0, 99)).is_err());
+        for wrong in ["nope[*]", "n[*]", "s[0:3]"] {
+            let read = select(doc, wrong, chars(0, 99));
+            assert!(matches!(read, Err(Error::PathAbsent(_))), "{wrong}");
+        }
     }
 
     #[test]
     fn what_is_shown_as_a_scalar_is_one() {
         for doc in ["[tru]", "[01]", "[nullx]", "[1 ]"] {
-            let read = select(doc, "[0]", chars(0, 99));
-            assert_eq!(read.is_ok(), doc == "[1 ]", "{doc}");
+            for path in ["[0]", "[*]"] {
+                let read = select(doc, path, chars(0, 99));
+                assert_eq!(read.is_ok(), doc == "[1 ]", "{doc}");
+            }
         }
         assert_eq!(
             text(select("[1e400]", "[0]", chars(0, 99)).unwrap()),
@@ -720,7 +757,7 @@ mod tests {
             let next = reading.next();
             seen.push(text(reading));
             let Some(position) = next else { break };
-            selector = position.selector().unwrap();
+            selector = position.selector();
         }
         assert_eq!(seen, ["[11,22]", "a very l", "ong text", " indeed", "[33]"]);
     }
@@ -768,7 +805,7 @@ mod tests {
                 Reading::Hits { hits, next, .. } => {
                     lines.extend(hits.iter().map(|hit| (hit.line, hit.text.clone())));
                     let Some(next) = next else { break };
-                    range = next.selector().unwrap().range;
+                    range = next.selector().range;
                 }
                 other => panic!("{other:?}"),
             }

@@ -1,7 +1,7 @@
 //! Following a path through JSON without holding it.
 //!
-//! The scanner reads each byte at most once, remembers only where it is, and looks at structure alone:
-//! what it passes over is neither decoded nor checked. Depth costs no memory.
+//! The scanner goes forward once, holds a piece and at most one name, and looks at structure alone: what it
+//! passes over is neither decoded nor checked. Depth costs no memory.
 
 use std::ops::{ControlFlow, Range};
 
@@ -25,19 +25,19 @@ pub enum Kind {
 
 /// A value in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Where it is, with every slice resolved to an index or a name.
-    pub path: Path,
+    pub(crate) path: Path,
     /// Its name, where it is an entry of an object that was reached by position.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Its bytes.
-    pub span: Range<u64>,
+    pub(crate) span: Range<u64>,
     /// What it is.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 /// Shows `visit` every value that `path` leads to, in the document's order, until it breaks.
-pub fn select<D: Document + ?Sized>(
+pub(crate) fn select<D: Document + ?Sized>(
     doc: &D,
     path: &Path,
     mut visit: impl FnMut(Node) -> ControlFlow<()>,

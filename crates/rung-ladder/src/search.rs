@@ -59,7 +59,6 @@ impl Search {
             .multi_line(true)
             .crlf(true)
             .size_limit(limits::PATTERN_BYTES)
-            .dfa_size_limit(limits::PATTERN_BYTES)
             .build()
             .map(Self)
             .map_err(invalid)
@@ -92,6 +91,10 @@ impl Search {
         let from = find_char(doc, from_chars)?;
         let mut buffer = Vec::new();
         let mut at = usize::try_from(from.bytes - base.bytes).expect("a little context");
+        // Where the last match ended: nothing at the end of something is not another match.
+        let mut last_end = None;
+        // A place in the buffer that has been counted up to.
+        let mut counted = (0, base);
         loop {
             let more = fill(doc, base.bytes, &mut buffer)?;
             // What ends behind this may be longer than it looks, or be beaten by a match that begins
@@ -102,10 +105,21 @@ impl Search {
                 buffer.len()
             };
             let found = self.0.find_at(&buffer, at).map(|found| found.range());
+            // Nothing at the very end of the buffer is the end of our sight, not of a match.
+            let found = found.filter(|found| !more || found.start < buffer.len());
             let keep = found.as_ref().map_or(sure, |found| found.start.min(sure));
             match found {
+                Some(found)
+                    if found.is_empty() && last_end == Some(base.bytes + found.end as u64) =>
+                {
+                    at = next_char(&buffer, found.end);
+                    if at > buffer.len() {
+                        return Ok(());
+                    }
+                }
                 Some(found) if found.end <= sure || keep <= CONTEXT_BYTES => {
-                    let start = base.behind(&buffer[..found.start]);
+                    let start = counted.1.behind(&buffer[counted.0..found.start]);
+                    counted = (found.start, start);
                     let hit = Hit {
                         start,
                         end_chars: start.chars + chars_in(&buffer[found.clone()]),
@@ -115,19 +129,14 @@ impl Search {
                     if !visit(hit) {
                         return Ok(());
                     }
-                    at = if found.is_empty() {
-                        next_char(&buffer, found.end)
-                    } else {
-                        found.end
-                    };
-                    if at > buffer.len() {
-                        return Ok(());
-                    }
+                    last_end = Some(base.bytes + found.end as u64);
+                    at = found.end;
                 }
                 None if !more => return Ok(()),
                 _ => {
                     let keep = next_char(&buffer, keep - 1);
                     at = slide(&mut base, &mut buffer, keep);
+                    counted = (0, base);
                 }
             }
         }
@@ -143,6 +152,11 @@ fn fill<D: Document + ?Sized>(doc: &D, base: u64, buffer: &mut Vec<u8>) -> Resul
         }
         let wanted = (limits::SEARCH_BYTES - buffer.len()).min(piece.len());
         buffer.extend_from_slice(&piece[..wanted]);
+    }
+    // A character that is only half in sight is left for the next time.
+    if let Some(start) = buffer.iter().rposition(|byte| is_char_start(*byte)) {
+        let half = std::str::from_utf8(&buffer[start..]).is_err_and(|e| e.error_len().is_none());
+        buffer.truncate(if half { start } else { buffer.len() });
     }
     Ok(base + (buffer.len() as u64) < doc.len_bytes())
 }
@@ -240,22 +254,81 @@ mod tests {
     fn a_match_that_begins_first_is_the_one_found() {
         let size = limits::SEARCH_BYTES;
         let mut text = "x".repeat(size + 5_000);
-        text.replace_range(size - 60_000..size - 59_999, "a");
-        text.replace_range(size - 50_000..size - 49_999, "c");
+        text.replace_range(size - 14_000..size - 13_999, "a");
+        text.replace_range(size - 9_000..size - 8_999, "c");
         text.replace_range(size + 2_000..size + 2_001, "b");
         let search = Search::pattern("a[^b]*b|c").unwrap();
-        let start = size as u64 - 60_000;
-        assert_eq!(hits(&search, &text), [(start, start + 62_001, 0)]);
-        // One that is longer than we look ahead does not stop the search.
+        let start = size as u64 - 14_000;
+        assert_eq!(hits(&search, &text), [(start, start + 16_001, 0)]);
+        // One that is longer than we look ahead may be missed, and what is behind it is found.
         let long = format!("a{}b c", "x".repeat(size * 2));
-        assert!(!hits(&search, &long).is_empty());
+        let end = long.len() as u64;
+        assert_eq!(hits(&search, &long).last(), Some(&(end - 1, end, 0)));
     }
 
     #[test]
-    fn empty_matches_end() {
-        let search = Search::pattern("x*").unwrap();
-        assert_eq!(hits(&search, "éx").len(), 3);
-        assert_eq!(hits(&search, "").len(), 1);
+    fn the_same_is_found_as_with_everything_in_sight() {
+        let size = limits::SEARCH_BYTES;
+        let texts = [
+            String::new(),
+            "\u{e9}x".to_owned(),
+            format!("{}\nsecond\nthird\n", "a".repeat(1_000)),
+            "one, two\r\nthree \u{1F980} four\n\n".repeat(size / 10),
+            format!("{} needle ", "xy".repeat(size)),
+        ];
+        for pattern in [
+            "x*",
+            ".*",
+            "^",
+            "$",
+            r"\b",
+            "needle|x*",
+            "[a-z]+",
+            r"\s+",
+            "two\r?$",
+            "(?s)e.{0,40}t",
+        ] {
+            let search = Search::pattern(pattern).unwrap();
+            let mut whole = regex::RegexBuilder::new(pattern);
+            let whole = whole.multi_line(true).crlf(true).build().unwrap();
+            for text in &texts {
+                let all: Vec<_> = whole.find_iter(text).collect();
+                let found = hits(&search, text);
+                // A single run that is longer than the buffer may be told in parts; nothing else may differ.
+                if all.iter().all(|found| found.len() < limits::MATCH_BYTES) {
+                    assert_eq!(found.len(), all.len(), "{pattern}");
+                }
+                let mut chars = vec![0; text.len() + 1];
+                for (count, (at, _)) in text.char_indices().enumerate() {
+                    chars[at] = count as u64;
+                }
+                chars[text.len()] = chars_in(text.as_bytes());
+                for (hit, expected) in found.iter().zip(&all) {
+                    if expected.len() >= limits::MATCH_BYTES {
+                        break;
+                    }
+                    let expected = (chars[expected.start()], chars[expected.end()]);
+                    assert_eq!((hit.0, hit.1), expected, "{pattern}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_match_nothing_does_not_end_at_a_border_of_ours() {
+        let size = limits::SEARCH_BYTES;
+        let text = format!("{}\nsecond\nthird\n", "a".repeat(size * 3));
+        let lines: Vec<_> = hits(&Search::pattern(".*").unwrap(), &text);
+        let behind: Vec<u64> = lines
+            .iter()
+            .map(|hit| hit.2)
+            .filter(|line| *line > 0)
+            .collect();
+        assert_eq!(behind, [1, 2, 3]);
+        let text = format!("{} needle ", "x".repeat(size * 3));
+        let found = hits(&Search::pattern("needle|x*").unwrap(), &text);
+        let start = size as u64 * 3 + 1;
+        assert!(found.contains(&(start, start + 6, 0)));
     }
 
     #[test]

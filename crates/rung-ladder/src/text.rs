@@ -7,6 +7,11 @@ pub fn json_string_bytes(text: &str) -> usize {
     2 + text.len() + text.bytes().map(extra_bytes).sum::<usize>()
 }
 
+/// Bytes of `char` inside a JSON string.
+fn json_char_bytes(char: char) -> usize {
+    char.len_utf8() + u8::try_from(char).map_or(0, extra_bytes)
+}
+
 /// What escaping adds to one byte, as `serde_json` writes it.
 fn extra_bytes(byte: u8) -> usize {
     match byte {
@@ -16,16 +21,12 @@ fn extra_bytes(byte: u8) -> usize {
     }
 }
 
-/// The longest beginning of `text` that has at most `max_chars` code points and, as part of a JSON
-/// string, at most `max_bytes` bytes.
-pub(crate) fn prefix(text: &str, max_chars: usize, max_bytes: usize) -> &str {
+/// The longest beginning of `text` that, as part of a JSON string, has at most `max_bytes` bytes.
+pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
     let mut bytes = 0;
-    for (count, (at, char)) in text.char_indices().enumerate() {
-        bytes += match char.len_utf8() {
-            1 => 1 + extra_bytes(text.as_bytes()[at]),
-            longer => longer,
-        };
-        if count == max_chars || bytes > max_bytes {
+    for (at, char) in text.char_indices() {
+        bytes += json_char_bytes(char);
+        if bytes > max_bytes {
             return &text[..at];
         }
     }
@@ -36,10 +37,7 @@ pub(crate) fn prefix(text: &str, max_chars: usize, max_bytes: usize) -> &str {
 pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
     let mut bytes = 0;
     for (at, char) in text.char_indices().rev() {
-        bytes += match char.len_utf8() {
-            1 => 1 + extra_bytes(text.as_bytes()[at]),
-            longer => longer,
-        };
+        bytes += json_char_bytes(char);
         if bytes > max_bytes {
             return &text[at + char.len_utf8()..];
         }
@@ -50,7 +48,7 @@ pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
 /// The longest beginning of `text` that costs at most `max_bytes` inside a JSON string and cuts neither
 /// a character nor a handle.
 pub fn head(text: &str, max_bytes: usize) -> &str {
-    let cut = prefix(text, usize::MAX, max_bytes);
+    let cut = prefix(text, max_bytes);
     &text[..outside_handle(text, cut.len())]
 }
 
@@ -109,8 +107,8 @@ mod tests {
             let text = char.to_string();
             let written = serde_json::to_string(&text).unwrap().len();
             assert_eq!(json_string_bytes(&text), written, "{char:?}");
-            assert_eq!(prefix(&text, 9, written - 2), text);
-            assert_eq!(prefix(&text, 9, written - 3), "");
+            assert_eq!(prefix(&text, written - 2), text);
+            assert_eq!(prefix(&text, written - 3), "");
             assert_eq!(suffix(&text, written - 2), text);
             assert_eq!(suffix(&text, written - 3), "");
         }

@@ -75,7 +75,7 @@ pub(crate) fn at_offset<D: Document + ?Sized>(
     let mark = find_char(doc, start_chars)?;
     let mut text = take_chars(doc, mark, extent.limit_chars)?;
     let mut shown_chars = text.chars().count();
-    let fitting = prefix(&text, usize::MAX, extent.max_bytes);
+    let fitting = prefix(&text, extent.max_bytes);
     if fitting.len() < text.len() {
         shown_chars = fitting.chars().count();
         text.truncate(fitting.len());

@@ -214,7 +214,9 @@ pub(crate) async fn render(
 
 /// The tool did what it was asked to; only its answer is lost. Whoever called must not think otherwise.
 fn not_kept(fault: &Fault) -> Fault {
-    let message = format!("the call was done, but its result is too large to send and could not be kept: {fault}");
+    let message = format!(
+        "the call was done, but its result is too large to send and could not be kept: {fault}"
+    );
     Fault::new(fault.code(), message)
         .with_hint("do not repeat a call that changes something; ask for less of its result")
 }
