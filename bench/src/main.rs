@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use rung_auth::{Access, Permit};
 use rung_kv::{Limits, Options, ResultStore, Store};
 use rung_ladder::{
-    Binding, Budget, CursorKey, Path, Position, Range, Reading, Selector, Unit, fit, read,
+    Binding, Budget, CursorKey, Path, Place, Position, Range, Reading, Selector, fit, read,
 };
 use rung_tool::Schema;
 use serde::Deserialize;
@@ -134,12 +134,8 @@ fn ladder(rows: &mut Vec<Row>) {
         digest: "sha256:0",
         grant: "local",
     };
-    let position = Position {
-        unit: Unit::Chars,
-        offset: 4_096,
-        limit_chars: 4_096,
-        scope: "rows".to_owned(),
-    };
+    let place = Place::Text("rows".parse().expect("a path"));
+    let position = Position { place, offset: 4_096, limit_chars: 4_096 };
     rows.push(compare(
         "seal and open a cursor",
         "six HMACs of 64 bytes",

@@ -101,6 +101,13 @@ impl Fault {
         self
     }
 
+    /// The same fault, told with where it lies.
+    #[must_use]
+    pub fn at(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message).into();
+        self
+    }
+
     /// The code.
     pub fn code(&self) -> Code {
         self.code

@@ -38,20 +38,17 @@ impl Home {
         if let Some(key) = read_key(&path)? {
             return Ok(key);
         }
-        // Written aside and linked into place: whoever comes first wins, and nobody sees half a key.
+        // Written aside and put into place unless one is there: whoever comes first wins, and nobody sees half
+        // a key. Such files are their owner's alone.
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|_| Error::NoRandomness)?;
-        let mut name = [0; 8];
-        getrandom::fill(&mut name).map_err(|_| Error::NoRandomness)?;
-        let aside = self.0.join(format!(
-            "cursor.key.{}",
-            data_encoding::HEXLOWER.encode(&name)
-        ));
-        write_private(&aside, &bytes).map_err(at(&aside))?;
-        let linked = fs::hard_link(&aside, &path);
-        fs::remove_file(&aside).map_err(at(&aside))?;
-        match linked {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(at(&path)(error)),
+        let mut aside = tempfile::NamedTempFile::new_in(&self.0).map_err(at(&path))?;
+        aside.write_all(&bytes).map_err(at(&path))?;
+        aside.as_file().sync_all().map_err(at(&path))?;
+        match aside.persist_noclobber(&path) {
+            Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(at(&path)(error.error))
+            }
             _ => read_key(&path)?.ok_or(Error::Corrupt("cursor key")),
         }
     }
@@ -76,16 +73,6 @@ fn make_private_folder(path: &Path) -> Result<()> {
     builder.create(path).map_err(at(path))
 }
 
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
 fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
     |source| match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
@@ -99,7 +86,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rung_ladder::{Binding, Position, Unit};
+    use rung_ladder::{Binding, Place, Position};
 
     #[test]
     fn the_key_is_made_once_and_private() {
@@ -112,10 +99,9 @@ mod tests {
             grant: "g",
         };
         let position = Position {
-            unit: Unit::Chars,
+            place: Place::Text(rung_ladder::Path::root()),
             offset: 1,
             limit_chars: 2,
-            scope: String::new(),
         };
         let keys: Vec<CursorKey> = std::thread::scope(|scope| {
             let makers: Vec<_> = (0..8)

@@ -16,7 +16,7 @@ pub(crate) type Table = heed::Database<'static, Bytes, Bytes>;
 const FORMAT: u32 = 1;
 const FORMAT_KEY: &[u8] = b"format";
 
-/// Less than one piece of a result: a disk with no more than this has no room for another.
+/// Room for one more piece of a result and what comes with it: a disk with less is full.
 #[cfg(unix)]
 const FULL_DISK_BYTES: u64 = 128 << 10;
 

@@ -9,6 +9,8 @@ use crate::Schema;
 
 /// Problems named beyond the first.
 const MORE_PROBLEMS: usize = 3;
+/// Unknown keys that are named.
+const KEYS: usize = 5;
 /// Characters of a wrong value that are repeated to its sender.
 const VALUE_CHARS: usize = 60;
 
@@ -174,12 +176,14 @@ fn shortened(value: &Value) -> String {
 }
 
 fn quoted_list(names: &[String]) -> String {
-    let quoted: Vec<String> = names
-        .iter()
-        .take(MORE_PROBLEMS)
+    let shown = names.iter().take(KEYS);
+    let mut list: Vec<String> = shown
         .map(|name| shortened(&Value::from(name.as_str())))
         .collect();
-    quoted.join(", ")
+    if names.len() > KEYS {
+        list.push(format!("and {} more", names.len() - KEYS));
+    }
+    list.join(", ")
 }
 
 #[cfg(test)]

@@ -253,8 +253,18 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
         name: "the whole result".to_owned(),
         mime_type: "application/json".to_owned(),
     };
+    // The tool's own links go along as long as they leave room for what they belong to.
+    let mut links = vec![link];
+    let mut link_bytes = 0;
+    for link in &answer.links {
+        link_bytes += json_bytes(link, Measure::Bare);
+        if link_bytes > call.budget.max_bytes / 8 {
+            break;
+        }
+        links.push(link.clone());
+    }
     let mut reply = Reply {
-        content: blocks(String::new(), &[link], call.rendering),
+        content: blocks(String::new(), &links, call.rendering),
         structured_content: call.rendering.structured.then(|| json!({})),
         is_error: false,
         fault: None,

@@ -31,6 +31,13 @@ struct Entry {
     tool: Box<dyn Untyped>,
 }
 
+impl Entry {
+    /// The one place where it is decided whether a tool is there for a permit.
+    fn is_granted(&self, permit: &Permit) -> bool {
+        self.card.access <= permit.access()
+    }
+}
+
 /// Puts a toolbox together.
 pub struct ToolboxBuilder(Toolbox);
 
@@ -45,16 +52,14 @@ impl Toolbox {
         })
     }
 
-    /// The tools that a permit may use: the one place where that is decided.
+    /// The tools that a permit may use.
     fn granted<'a>(&'a self, permit: &'a Permit) -> impl Iterator<Item = &'a Entry> {
-        self.tools
-            .iter()
-            .filter(|entry| entry.card.access <= permit.access())
+        self.tools.iter().filter(|entry| entry.is_granted(permit))
     }
 
     fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
         let entry = self.by_name.get(name).map(|at| &self.tools[*at]);
-        let granted = entry.filter(|entry| entry.card.access <= permit.access());
+        let granted = entry.filter(|entry| entry.is_granted(permit));
         granted.ok_or_else(|| {
             let names: Vec<&str> = self
                 .granted(permit)

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use rung_fault::{Class, Fault};
 
+use crate::settings::visible;
+
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -44,9 +46,14 @@ pub(crate) fn status(result: Result) -> ExitCode {
             ExitCode::from(74)
         }
         Err(Stop::Fault(fault)) => {
-            eprintln!("error[{}]: {fault}", fault.code().name());
+            // Both can repeat what came from a file or a caller.
+            eprintln!(
+                "error[{}]: {}",
+                fault.code().name(),
+                visible(fault.message())
+            );
             if let Some(hint) = fault.hint() {
-                eprintln!("  next: {hint}");
+                eprintln!("  next: {}", visible(hint));
             }
             ExitCode::from(class_status(fault.code().class()))
         }

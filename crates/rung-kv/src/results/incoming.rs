@@ -4,7 +4,7 @@ use rung_ladder::{Handle, Mark};
 use sha2::{Digest, Sha256};
 
 use super::record::{CHUNK_BYTES, CHUNK_HEADER_BYTES, Key, Owner, Record, chunk_key, number};
-use super::{Kept, ResultStore};
+use super::{Kept, PENDING_MS, ResultStore};
 use crate::{Error, Result};
 
 /// What is held in memory before it is written. A smaller result costs one transaction in all.
@@ -30,6 +30,8 @@ pub struct Incoming<'s> {
     text: Text,
     /// Where `batch` begins.
     before: Mark,
+    /// When we last said that we are alive.
+    heard_ms: u64,
 }
 
 impl<'s> Incoming<'s> {
@@ -50,6 +52,7 @@ impl<'s> Incoming<'s> {
             digest: Sha256::new(),
             text,
             before: Mark::default(),
+            heard_ms: 0,
         }
     }
 
@@ -68,6 +71,7 @@ impl<'s> Incoming<'s> {
         }
         self.digest.update(bytes);
         self.text.check(bytes);
+        self.stay_alive()?;
         while !bytes.is_empty() {
             let room = BATCH_CHUNKS * CHUNK_BYTES - self.batch.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -118,6 +122,16 @@ impl<'s> Incoming<'s> {
         })
     }
 
+    /// Says that we are alive, where what comes in is too slow to show it.
+    fn stay_alive(&mut self) -> Result<()> {
+        let now_ms = (self.results.now_ms)();
+        if self.body.is_some() && now_ms.saturating_sub(self.heard_ms) > PENDING_MS / 4 {
+            self.results.store.write(|txn| self.write_rows(txn, &[]))?;
+            self.heard_ms = now_ms;
+        }
+        Ok(())
+    }
+
     /// Writes what is in memory.
     fn flush(&mut self) -> Result<()> {
         let (rows, after) = self.rows();
@@ -126,6 +140,7 @@ impl<'s> Incoming<'s> {
             .store
             .write(|txn| self.write_rows(txn, &rows))?;
         self.body = Some(body);
+        self.heard_ms = (self.results.now_ms)();
         self.written += u32::try_from(rows.len()).expect("a batch has few chunks");
         self.before = after;
         self.batch.clear();

@@ -94,8 +94,8 @@ impl ResultStore {
     }
 
     /// The same results by another clock.
-    #[must_use]
-    pub fn with_clock(mut self, now_ms: fn() -> u64) -> Self {
+    #[cfg(test)]
+    fn with_clock(mut self, now_ms: fn() -> u64) -> Self {
         self.now_ms = now_ms;
         self
     }

@@ -127,7 +127,7 @@ fn bytes_that_are_not_text_are_kept_but_not_shown() {
         assert_eq!(bytes_of(&stored), bytes);
         assert_eq!(kept.summary.chars, None, "{content_type}");
         assert!(matches!(
-            read(&stored, &Selector::start(), 1_000),
+            read(&stored, &Selector::chars(0, 100), 1_000),
             Err(Error::Ladder(rung_ladder::Error::NotText))
         ));
     }
@@ -239,6 +239,23 @@ fn what_is_never_finished_leaves_nothing() {
     assert_eq!(rows(&results), 0);
     // Should it live after all, it is told.
     assert!(matches!(killed.finish(), Err(Error::ResultAbandoned)));
+}
+
+#[test]
+fn what_comes_in_slowly_is_not_given_up() {
+    static NOW: AtomicU64 = AtomicU64::new(1_000_000);
+    let (_dir, results) = results(Limits::default());
+    let results = results.with_clock(|| NOW.load(Ordering::Relaxed));
+    let me = permit("me", "g");
+    let mut slow = results.incoming(&me, "text/plain");
+    slow.append(&vec![b'x'; 5 << 20]).unwrap();
+    for _ in 0..10 {
+        NOW.fetch_add(PENDING_MS / 2, Ordering::Relaxed);
+        slow.append(b"y").unwrap();
+        results.sweep().unwrap();
+    }
+    let kept = slow.finish().unwrap();
+    assert_eq!(kept.summary.bytes, (5 << 20) + 10);
 }
 
 fn rows(results: &ResultStore) -> u64 {

@@ -83,16 +83,32 @@ impl Schema {
 pub(crate) fn of_input<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>();
     // Leaving an optional argument out is the one way of not giving it.
-    each_property(&mut schema, &mut |property| {
-        if let Some(Value::Array(types)) = property.get_mut("type") {
-            types.retain(|name| name != "null");
-            if let [only] = types.as_slice() {
-                let only = only.clone();
-                property.insert("type".to_owned(), only);
+    each_property(&mut schema, &mut without_null);
+    schema
+}
+
+/// Takes `null` from what a property may be, however it is written.
+fn without_null(property: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = property.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            property.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(options)) = property.get_mut("anyOf") {
+        options.retain(|option| option.get("type").is_none_or(|name| name != "null"));
+        if let [Value::Object(only)] = options.as_slice() {
+            let only = only.clone();
+            property.shift_remove("anyOf");
+            for (keyword, value) in only {
+                property.entry(keyword).or_insert(value);
             }
         }
-    });
-    schema
+    }
+    if let Some(Value::Array(values)) = property.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
 }
 
 /// The schema of a tool's output.
@@ -152,6 +168,36 @@ mod tests {
 
     fn accepts(schema: &Value, instance: &Value) -> bool {
         Schema::compile(schema).unwrap().accepts(instance).unwrap()
+    }
+
+    #[test]
+    fn an_optional_argument_is_left_out_or_given_but_never_null() {
+        #[derive(serde::Deserialize, JsonSchema)]
+        #[serde(rename_all = "lowercase")]
+        #[allow(dead_code, reason = "only its schema is of interest")]
+        enum Detail {
+            Compact,
+            /// All of it.
+            Full,
+        }
+        #[derive(serde::Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code, reason = "only its schema is of interest")]
+        struct Input {
+            detail: Option<Detail>,
+            limit: Option<u32>,
+            names: Option<Vec<String>>,
+        }
+        let schema = of_input::<Input>();
+        assert!(!schema.to_string().contains("null"), "{schema}");
+        assert!(accepts(
+            &schema,
+            &json!({"detail": "full", "limit": 3, "names": []})
+        ));
+        assert!(accepts(&schema, &json!({})));
+        for name in ["detail", "limit", "names"] {
+            assert!(!accepts(&schema, &json!({name: null})), "{name}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cli::Config;
 use crate::exit::{Result, output};
-use crate::settings::{Given, Project, SETTINGS, Settings, Trust};
+use crate::settings::{Given, Project, SETTINGS, Settings, Trust, visible};
 
 pub(super) fn run(command: &Config, given: &Given) -> Result {
     match command {
@@ -88,7 +88,7 @@ fn trust(given: &Given, yes: bool) -> Result {
     let settings = Settings::load(given)?;
     let project = project(&settings)?;
     let mut approvals = Trust::of(given)?;
-    let path = project.path.display();
+    let path = visible(&project.path.to_string_lossy());
     if approvals.approves(project) {
         return say(&format!("{path} is approved already.\n"));
     }
@@ -134,10 +134,8 @@ fn untrust(given: &Given) -> Result {
     let settings = Settings::load(given)?;
     let project = project(&settings)?;
     Trust::of(given)?.set(project, false)?;
-    say(&format!(
-        "{} is no longer approved.\n",
-        project.path.display()
-    ))
+    let path = visible(&project.path.to_string_lossy());
+    say(&format!("{path} is no longer approved.\n"))
 }
 
 fn project(settings: &Settings) -> Result<&Project> {

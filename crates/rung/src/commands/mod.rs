@@ -7,7 +7,7 @@ mod result;
 
 use crate::cli::{Cli, Command};
 use crate::exit::Result;
-use crate::settings::{Given, Settings};
+use crate::settings::{Given, Settings, visible};
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> Result {
@@ -31,7 +31,7 @@ fn warn(settings: &Settings) {
     for path in settings.passed_over() {
         eprintln!(
             "warning[untrusted_project]: {} belongs to another user and is passed over",
-            path.display()
+            visible(&path.to_string_lossy())
         );
     }
     for withheld in settings.withheld() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
-use rung_kv::{Kept, Summary};
+use rung_kv::{Kept, Stored, Summary};
 use rung_ladder::{Budget, Document as _, Handle};
 use rung_tool::{Block, Call, Rendering, Reply, ToolSource as _};
 use serde_json::json;
@@ -105,25 +105,38 @@ fn checked_type(given: Option<String>, usual: &str) -> Result<String> {
 /// Gives back the bytes, all of them and nothing else.
 fn export(results: &Results, permit: &Permit, handle: &str, to: Option<&Path>) -> Result {
     let stored = results.store.open(permit, &handle.parse::<Handle>()?)?;
-    let mut at = 0;
-    let mut copy = |out: &mut dyn io::Write| -> Result {
-        while at < stored.len_bytes() {
-            let piece = stored.piece(at)?;
-            out.write_all(&piece).map_err(output)?;
-            at += piece.len() as u64;
-        }
-        out.flush().map_err(output)
-    };
     match to {
-        None => copy(&mut io::stdout().lock()),
+        None => copy(&stored, &mut io::stdout().lock())?.map_err(output),
         Some(path) => {
             let unwritable = |error: io::Error| {
                 Fault::new(Code::StoreBroken, format!("{}: {error}", path.display()))
                     .with_hint("name a file that can be written and is not there yet")
             };
-            copy(&mut File::create_new(path).map_err(unwritable)?)
+            // Written aside and linked into place: the file is there whole, or not at all.
+            let folder = path.parent().filter(|folder| *folder != Path::new(""));
+            let mut aside = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
+                .map_err(unwritable)?;
+            copy(&stored, aside.as_file_mut())?
+                .and_then(|()| aside.as_file().sync_all())
+                .map_err(unwritable)?;
+            let kept = aside.persist_noclobber(path);
+            kept.map_err(|error| unwritable(error.error))?;
+            Ok(())
         }
     }
+}
+
+/// Copies a result; the inner result is the writer's.
+fn copy(stored: &Stored, out: &mut impl io::Write) -> Result<io::Result<()>> {
+    let mut at = 0;
+    while at < stored.len_bytes() {
+        let piece = stored.piece(at)?;
+        if let Err(error) = out.write_all(&piece) {
+            return Ok(Err(error));
+        }
+        at += piece.len() as u64;
+    }
+    Ok(out.flush())
 }
 
 fn described(summary: &Summary) -> String {
@@ -287,9 +300,16 @@ impl Read for Watched {
         if self.read - self.told >= TELL_BYTES && io::stderr().is_terminal() {
             self.told = self.read;
             let percent = self.read * 100 / self.size.max(1);
-            let end = if self.read < self.size { "" } else { "\n" };
-            eprint!("\rstoring: {percent:3} %{end}");
+            eprint!("\rstoring: {percent:3} %");
         }
         Ok(read)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.told > 0 {
+            eprintln!();
+        }
     }
 }

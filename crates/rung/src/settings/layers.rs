@@ -11,7 +11,7 @@ use rung_fault::{Code, Detail, Fault};
 use toml::de::{DeTable, DeValue};
 
 use super::table::{self, SETTINGS};
-use super::value::{Base, Raw, Value};
+use super::value::{Base, Raw, Value, visible};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,9 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::File { path, line } => {
+                write!(f, "{}:{line}", visible(&path.to_string_lossy()))
+            }
             Self::Variable(name) => f.write_str(name),
             Self::Flag(flag) => f.write_str(flag),
         }
@@ -222,10 +224,7 @@ impl File<'_> {
         for (name, value) in table {
             let line = self.line(name.span().start);
             let place = format!("{}:{line}", self.path.display());
-            let placed = |fault: Fault| {
-                let hint = fault.hint().unwrap_or_default().to_owned();
-                Fault::new(fault.code(), format!("{place}: {fault}")).with_hint(hint)
-            };
+            let placed = |fault: Fault| fault.at(&place);
             // A quoted name with a dot in it is one name, and no setting has such a one.
             let name = name.get_ref();
             let key = if name.contains('.') {

@@ -22,7 +22,7 @@ pub(crate) use layers::{Given, Origin};
 use table::Power;
 pub(crate) use table::SETTINGS;
 pub(crate) use trust::{Project, Trust};
-pub(crate) use value::Value;
+pub(crate) use value::{Value, visible};
 
 /// What holds, and why.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Withheld {
 /// What the user's own layers say where a project file wants to say `key`.
 ///
 /// A source of the user's is the user's as a whole: it cannot be led elsewhere by another of its members.
-fn below<'l>(layer: &'l Layer, key: &str, power: Power) -> Option<&'l Value> {
+fn own_word<'l>(layer: &'l Layer, key: &str, power: Power) -> Option<&'l Value> {
     let same = |name: &str| match (power, key.rsplit_once('.')) {
         (Power::Names, Some((source, _))) => {
             name.rsplit_once('.').is_some_and(|(s, _)| s == source)
@@ -61,21 +61,24 @@ impl Settings {
         let mut values = layers::defaults(given);
         let mut withheld = Vec::new();
         values.extend(layers::user_file(given)?);
+        let mut said_here = layers::environment(given)?;
+        said_here.extend(layers::flags(given)?);
         let (project, passed_over) = trust::find_project(given)?;
         if let Some(project) = &project {
             let approved = Trust::of(given)?.approves(project);
-            let known = values.clone();
+            // Everything that is the user's own word, whether it comes below the project file or above it.
+            let mut own = values.clone();
+            own.extend(said_here.clone());
             for (key, (value, origin)) in layers::parse_file(given, &project.path, &project.text)? {
                 let power = table::find(&key)?.power;
-                if approved || power.harmless(&value, below(&known, &key, power)) {
+                if approved || power.harmless(&value, own_word(&own, &key, power)) {
                     values.insert(key, (value, origin));
                 } else {
                     withheld.push(Withheld { key, value, origin });
                 }
             }
         }
-        values.extend(layers::environment(given)?);
-        values.extend(layers::flags(given)?);
+        values.extend(said_here);
         Ok(Self {
             values,
             withheld,

@@ -19,11 +19,11 @@ pub(crate) enum Power {
 }
 
 impl Power {
-    /// Whether a file that nobody approved may say this.
-    pub(crate) fn harmless(self, value: &Value, below: Option<&Value>) -> bool {
+    /// Whether a file that nobody approved may say this beside the user's own word.
+    pub(crate) fn harmless(self, value: &Value, own_word: Option<&Value>) -> bool {
         match self {
-            Self::Names => below.is_none(),
-            Self::Limits => match (value, below) {
+            Self::Names => own_word.is_none(),
+            Self::Limits => match (value, own_word) {
                 (Value::Number(new), Some(Value::Number(old))) => new <= old,
                 _ => false,
             },

@@ -119,16 +119,12 @@ impl Trust {
     fn save(&self) -> std::io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(folder)?;
-        let aside = folder.join(format!("trust.toml.{}", std::process::id()));
         let text = toml::to_string(&self.approved).map_err(std::io::Error::other)?;
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&aside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&aside, &self.path)
+        let mut aside = tempfile::NamedTempFile::new_in(folder)?;
+        aside.write_all(text.as_bytes())?;
+        aside.as_file().sync_all()?;
+        aside.persist(&self.path)?;
+        Ok(())
     }
 }
 

@@ -129,19 +129,28 @@ impl Kind {
     }
 }
 
-/// For people: nothing in it can move their cursor, and words are told apart.
+/// A text that comes from elsewhere, for a terminal: nothing in it can move the cursor, hide, or turn what
+/// stands around it.
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        let unseen = matches!(
+            char,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        );
+        if char.is_control() || unseen {
+            out.extend(char.escape_unicode());
+        } else {
+            out.push(char);
+        }
+    }
+    out
+}
+
+/// For people: visible, and with words told apart.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let visible = |text: &str| {
-            let escape = |char: char| {
-                if char.is_control() {
-                    char.escape_default().to_string()
-                } else {
-                    char.to_string()
-                }
-            };
-            text.chars().map(escape).collect::<String>()
-        };
         match self {
             Self::Address(address) => write!(f, "{address}"),
             Self::Command(words) => f.write_str(&visible(&json!(words).to_string())),

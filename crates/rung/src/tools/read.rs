@@ -177,7 +177,7 @@ impl Read {
                 if let Some(limit_chars) = input.limit_chars {
                     position.limit_chars = limit_chars;
                 }
-                position.selector()?
+                position.selector()
             }
             None => input.selector()?,
         };
@@ -209,12 +209,13 @@ impl Read {
                 }
                 reading => reading?,
             };
+            let used = reading.text_bytes();
             let answer = self.answer(call, handle, summary, reading);
             match answer.reply_bytes(call.rendering).checked_sub(max_bytes) {
                 None | Some(0) => return Ok(answer),
                 Some(_) if room == 0 => return Err(too_small()),
-                // What stands around the text needs room too; the text gives way.
-                Some(over) => room = room.saturating_sub(over.div_ceil(copies)),
+                // What stands around the text needs room too; the text gives way, from what it really used.
+                Some(over) => room = room.min(used).saturating_sub(over.div_ceil(copies)),
             }
         }
     }

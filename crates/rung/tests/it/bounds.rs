@@ -85,6 +85,15 @@ fn what_does_not_fit_at_all_is_said_with_the_budget_it_did_not_fit() {
         &name,
     ]);
     assert_eq!(refused.status, 73);
+    // Where it is all in what stands around the text, that is found out at once and not byte by byte.
+    let name = format!("{}aaaa", "\"".repeat(4_102));
+    let pad = vec![[1]; 300_000];
+    let document = serde_json::json!({"pad": pad, &name: "x"}).to_string();
+    let odd = sandbox.store("application/json", document);
+    let path = format!("[{}]", serde_json::json!(name));
+    let started = std::time::Instant::now();
+    sandbox.run(&["result", "read", "--as", "reply", &odd, "--path", &path]);
+    assert!(started.elapsed().as_secs() < 30, "it does not hang");
     insta::assert_snapshot!(refused.stderr, @r"
     error[budget_too_small]: a budget of 4000 bytes does not hold the smallest reply
       next: allow a larger reply: reply.max_bytes

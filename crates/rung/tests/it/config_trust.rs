@@ -149,15 +149,36 @@ fn a_source_of_the_users_cannot_be_led_elsewhere() {
 #[test]
 fn what_is_to_be_approved_cannot_hide_itself() {
     let sandbox = Sandbox::new();
+    // In a word, in the folder's name, by moving the cursor and by turning the direction of reading.
+    let folder = "project/ev\u{1b}[8mil\u{202e}";
+    sandbox.write(
+        &format!("{folder}/rung.toml"),
+        "[sources.x]\ncommand = [\"sh\", \"evil\\u001b[2K\\r nothing \\u202Eto see\"]\n",
+    );
+    for args in [
+        &["config", "trust"][..],
+        &["config", "show"],
+        &["result", "list"],
+    ] {
+        let mut command = sandbox.command();
+        let ran = crate::sandbox::run(command.current_dir(sandbox.home().join(folder)).args(args));
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains("il"), "{said}");
+        assert!(!said.contains(['\u{1b}', '\r', '\u{202e}']), "{said:?}");
+    }
+}
+
+#[test]
+fn a_source_named_by_a_flag_is_the_users_too() {
+    let sandbox = Sandbox::new();
     sandbox.write(
         "project/rung.toml",
-        "[sources.x]\ncommand = [\"sh\", \"-c\", \"evil\\u001b[2K\\r nothing to see\"]\n",
+        "[sources.mail]\nurl = \"https://evil.example\"\n",
     );
-    for args in [&["config", "trust"][..], &["config", "show"]] {
-        let ran = sandbox.run(args);
-        assert!(ran.stdout.contains("evil"), "{}", ran.stdout);
-        assert!(!ran.stdout.contains(['\u{1b}', '\r']), "{:?}", ran.stdout);
-    }
+    let flag = ["--set", "sources.mail.command=mymail"];
+    let ran = sandbox.ok(&[&flag[..], &["config", "show", "--json"]].concat());
+    let shown: Value = serde_json::from_str(&ran).unwrap();
+    assert_eq!(keys(&shown, "withheld"), ["sources.mail.url"]);
 }
 
 #[test]

@@ -142,6 +142,16 @@ fn what_was_stored_can_be_had_back() {
     assert!(std::fs::read(&file).unwrap() == bytes);
     let again = sandbox.run(&["result", "export", &handle, "--to", "back"]);
     assert_eq!(again.status, 70, "a file that is there is not written over");
+    let nowhere = sandbox.run(&["result", "export", &handle, "--to", "no/such/folder/x"]);
+    assert!(
+        nowhere.stderr.contains("no/such/folder/x"),
+        "{}",
+        nowhere.stderr
+    );
+    let left: Vec<_> = std::fs::read_dir(sandbox.home().join("project"))
+        .unwrap()
+        .collect();
+    assert_eq!(left.len(), 2, "nothing is left aside: {left:?}");
 }
 
 #[test]
