@@ -17,26 +17,21 @@ enum End {
 
 struct Steps {
     ended: Vec<(&'static str, End, f32)>,
+    missing: Vec<&'static str>,
 }
 
 /// Programs of cargo's that are installed by name where they are missing.
-const TOOLS: [(&str, &str); 3] = [
-    ("nextest", "cargo-nextest"),
-    ("deny", "cargo-deny"),
-    ("fuzz", "cargo-fuzz"),
-];
-
-const NO_FUZZ: &str = "cargo-fuzz could not be installed";
+const TOOLS: [&str; 3] = ["nextest", "deny", "fuzz"];
 
 /// Seconds for which the long run fuzzes each target.
 const FUZZ_SECONDS: u32 = 60;
 
 /// Runs the steps and says how each ended.
 pub(crate) fn test(long: bool) -> ExitCode {
-    let mut steps = Steps { ended: Vec::new() };
-    let missing = install_missing();
-    let has = |tool: &str| !missing.contains(&tool);
-
+    let mut steps = Steps {
+        ended: Vec::new(),
+        missing: install_missing(),
+    };
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
     steps.step("lints", || {
         cargo(&[
@@ -49,22 +44,12 @@ pub(crate) fn test(long: bool) -> ExitCode {
             "warnings",
         ])
     });
-    steps.needs(
-        "dependencies",
-        has("deny"),
-        "cargo-deny could not be installed",
-        || {
-            cargo(&[
-                "deny",
-                "--log-level",
-                "error",
-                "check",
-                "bans",
-                "licenses",
-                "sources",
-            ])
-        },
-    );
+    steps.with("deny", "dependencies", || {
+        let checks = ["bans", "licenses", "sources"];
+        run(command("cargo")
+            .args(["deny", "--log-level", "error", "check"])
+            .args(checks))
+    });
     steps.step("docs", || {
         let mut doc = command("cargo");
         doc.args([
@@ -77,62 +62,36 @@ pub(crate) fn test(long: bool) -> ExitCode {
         run(doc.env("RUSTDOCFLAGS", "--deny warnings"))?;
         docs::check()
     });
-    steps.needs(
-        "tests",
-        has("nextest"),
-        "cargo-nextest could not be installed",
-        || cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]),
-    );
+    steps.with("nextest", "tests", || {
+        cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
+    });
     steps.step("doc tests", || {
         cargo(&["test", "--doc", "--workspace", "--quiet"])
     });
-    steps.needs(
-        "fuzz targets",
-        has("fuzz"),
-        "cargo-fuzz could not be installed",
-        || fuzz(&["build"]),
-    );
+    steps.with("fuzz", "fuzz targets", || fuzz(&["build"]));
     if long {
-        steps.long(&has);
+        steps.long();
     }
     steps.finish()
 }
 
 impl Steps {
-    fn long(&mut self, has: &dyn Fn(&str) -> bool) {
-        let nextest = |name: &'static str, value: &'static str, tests: &'static [&'static str]| {
-            move || {
-                let mut run_tests = command("cargo");
-                run(run_tests
-                    .args(["nextest", "run"])
-                    .args(tests)
-                    .env(name, value))
-            }
-        };
-        let no_nextest = "cargo-nextest could not be installed";
-        self.needs(
-            "properties, at length",
-            has("nextest"),
-            no_nextest,
-            nextest(
+    /// What is slow.
+    fn long(&mut self) {
+        self.with("nextest", "properties, at length", || {
+            longer(
                 "PROP_FACTOR",
                 "20",
                 &["--package", "rung-ladder", "--test", "prop"],
-            ),
-        );
-        self.needs(
-            "crashes, at length",
-            has("nextest"),
-            no_nextest,
-            nextest("CRASH_ROUNDS", "100", &["--package", "rung", "crash"]),
-        );
-        self.needs(
-            "soak",
-            has("nextest"),
-            no_nextest,
-            nextest("SOAK_SECONDS", "120", &["--package", "rung", "soak"]),
-        );
-        self.needs("fuzzing", has("fuzz"), NO_FUZZ, || {
+            )
+        });
+        self.with("nextest", "crashes, at length", || {
+            longer("CRASH_ROUNDS", "100", &["--package", "rung", "crash"])
+        });
+        self.with("nextest", "soak", || {
+            longer("SOAK_SECONDS", "120", &["--package", "rung", "soak"])
+        });
+        self.with("fuzz", "fuzzing", || {
             let listed = fuzz_command(&["list"]).output()?;
             let targets = String::from_utf8(listed.stdout)?;
             ensure!(
@@ -164,17 +123,13 @@ impl Steps {
             .push((name, end, started.elapsed().as_secs_f32()));
     }
 
-    fn needs(
-        &mut self,
-        name: &'static str,
-        there: bool,
-        why: &str,
-        run: impl FnOnce() -> Result<()>,
-    ) {
-        if there {
-            self.step(name, run);
+    /// A step that needs one of the [`TOOLS`].
+    fn with(&mut self, tool: &str, name: &'static str, run: impl FnOnce() -> Result<()>) {
+        if self.missing.contains(&tool) {
+            let why = format!("cargo-{tool} could not be installed");
+            self.ended.push((name, End::NotRun(why), 0.0));
         } else {
-            self.ended.push((name, End::NotRun(why.to_owned()), 0.0));
+            self.step(name, run);
         }
     }
 
@@ -204,23 +159,30 @@ impl Steps {
     }
 }
 
+/// Tests that read from a variable how long to go on.
+fn longer(variable: &str, value: &str, tests: &[&str]) -> Result<()> {
+    let mut nextest = command("cargo");
+    nextest
+        .args(["nextest", "run", "--profile", "long"])
+        .args(tests);
+    run(nextest.env(variable, value))
+}
+
 /// Installs what is missing; gives the names of what still is.
 fn install_missing() -> Vec<&'static str> {
     let installed = |tool: &str| {
         let version = command("cargo").args([tool, "--version"]).output();
         version.is_ok_and(|output| output.status.success())
     };
-    TOOLS
-        .iter()
-        .filter(|(tool, package)| {
-            if installed(tool) {
-                return false;
-            }
-            println!("=== installing {package}");
-            cargo(&["install", "--locked", "--quiet", package]).is_err() || !installed(tool)
-        })
-        .map(|(tool, _)| *tool)
-        .collect()
+    let still_missing = |tool: &&'static str| {
+        if installed(tool) {
+            return false;
+        }
+        let package = format!("cargo-{tool}");
+        println!("=== installing {package}");
+        cargo(&["install", "--locked", "--quiet", &package]).is_err() || !installed(tool)
+    };
+    TOOLS.into_iter().filter(still_missing).collect()
 }
 
 /// The one toolchain there is, with what the fuzzer needs of an unstable one unlocked.

@@ -493,7 +493,7 @@ proptest! {
 // === the same laws at a size where it matters ===
 
 proptest! {
-    #![proptest_config(config(6))]
+    #![proptest_config(config(3))]
 
     #[test]
     fn the_laws_hold_for_megabytes(seed in text(40), rows in 500..3_000_usize, max_bytes in 1_000..200_000_usize) {
