@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use rung_auth::{Access, Permit};
 use rung_kv::{Limits, Options, ResultStore, Store};
 use rung_ladder::{
-    Binding, Budget, CursorKey, Path, Place, Position, Range, Reading, Selector, fit, read,
+    Binding, Budget, CursorKey, Path, Place, Position, Range, Reading, Selector, fit, go_on, read,
 };
 use rung_tool::Schema;
 use serde::Deserialize;
@@ -106,6 +106,28 @@ fn ladder(rows: &mut Vec<Row>) {
             black_box(value["rows"][59_000]["body"].clone());
         },
     ));
+    rows.push(compare(
+        "all 12 MB of rows, page by page",
+        "parse it, serialise row by row",
+        || {
+            let path = "rows".parse().expect("a path");
+            let range = Range::Items {
+                first: 0,
+                limit_chars: 16_384,
+            };
+            let mut reading = read(text.as_str(), &Selector { path, range }, 50_000).expect("rows");
+            while let Some(next) = reading.next() {
+                reading = go_on(text.as_str(), &next, 50_000).expect("more rows");
+            }
+            drop(black_box(reading));
+        },
+        || {
+            let value: Value = serde_json::from_str(&text).expect("JSON");
+            for row in value["rows"].as_array().expect("rows") {
+                drop(black_box(row.to_string()));
+            }
+        },
+    ));
     let q = Range::Match {
         q: "MESSAGE 59000".to_owned(),
         before_chars: 100,
@@ -135,7 +157,12 @@ fn ladder(rows: &mut Vec<Row>) {
         grant: "local",
     };
     let place = Place::Text("rows".parse().expect("a path"));
-    let position = Position { place, offset: 4_096, limit_chars: 4_096 };
+    let position = Position {
+        place,
+        offset: 4_096,
+        limit_chars: 4_096,
+        shortcut: None,
+    };
     rows.push(compare(
         "seal and open a cursor",
         "six HMACs of 64 bytes",

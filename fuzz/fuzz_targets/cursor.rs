@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rung_ladder::{Binding, CursorKey, Path, Place, Position, read};
+use rung_ladder::{Binding, CursorKey, Kind, Path, Place, Position, Shortcut, go_on};
 
 const KEY: CursorKey = CursorKey::new([5; 32]);
 
@@ -21,9 +21,22 @@ fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
         3 => Place::Item(path, offset),
         _ => Place::Hits(path, text.to_owned()),
     };
-    let position = Position { place, offset, limit_chars };
+    // No cursor of ours leads astray, but whatever one says must not bring us down.
+    let shortcut = match kind / 64 {
+        0 => None,
+        1 => Some(Shortcut::Item { at: offset % 60, original: limit_chars }),
+        _ => Some(Shortcut::Text {
+            kind: if kind % 2 == 0 { Kind::String } else { Kind::Array },
+            span: offset % 20..20 + limit_chars % 40,
+            size_bytes: limit_chars % 30,
+            size_chars: limit_chars % 30,
+            bytes: offset % 30,
+            raw: offset % 25,
+        }),
+    };
+    let position = Position { place, offset, limit_chars, shortcut };
     let sealed = KEY.seal(&binding, &position);
     assert_eq!(KEY.open(sealed.as_str(), &binding).as_ref(), Ok(&position));
     let document = r#"{"a": ["text", {"b": [1, 2, 3]}, "\n\u00e9"]}"#;
-    let _ = read(document, &position.selector(), 200);
+    let _ = go_on(document, &position, 200);
 });

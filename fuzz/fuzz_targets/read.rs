@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rung_ladder::{Range, Reading, Selector, json_string_bytes, read};
+use rung_ladder::{Range, Reading, Selector, go_on, json_string_bytes, read};
 
 fuzz_target!(|data: (&str, &str, &str, u8, u16, u16)| {
     let (doc, path, words, way, first, second) = data;
@@ -16,16 +16,19 @@ fuzz_target!(|data: (&str, &str, &str, u8, u16, u16)| {
         4 => Range::Before { end_chars: first, limit_chars: second },
         _ => Range::Pattern { pattern: words.to_owned(), offset_chars: first },
     };
-    let mut selector = Selector { path, range };
     let max_bytes = 4_000;
+    let Ok(mut reading) = read(doc, &Selector { path, range }, max_bytes) else { return };
     for _ in 0..64 {
-        let Ok(reading) = read(doc, &selector, max_bytes) else { return };
         match &reading {
             Reading::Text { window, .. } => assert!(json_string_bytes(&window.text) - 2 <= max_bytes),
             Reading::Items { text, .. } => assert!(json_string_bytes(text) - 2 <= max_bytes),
             Reading::Hits { hits, .. } => assert!(!hits.is_empty()),
         }
         let Some(next) = reading.next() else { return };
-        selector = next.selector();
+        // The short way and the long one lead to the same.
+        let on = go_on(doc, &next, max_bytes);
+        assert_eq!(on, read(doc, &next.selector(), max_bytes));
+        let Ok(on) = on else { return };
+        reading = on;
     }
 });

@@ -102,6 +102,7 @@ mod tests {
             place: Place::Text(rung_ladder::Path::root()),
             offset: 1,
             limit_chars: 2,
+            shortcut: None,
         };
         let keys: Vec<CursorKey> = std::thread::scope(|scope| {
             let makers: Vec<_> = (0..8)

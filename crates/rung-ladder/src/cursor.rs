@@ -5,10 +5,13 @@
 //! whose text has changed since, and one that is good. It carries no authority: the read it continues is
 //! permitted or refused on its own.
 
+use std::ops::Range;
+
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::scan::Kind;
 use crate::{Error, Path, Result};
 
 /// The secret that makes cursors ours.
@@ -52,6 +55,37 @@ pub struct Position {
     pub offset: u64,
     /// How much to read next, in code points.
     pub limit_chars: u64,
+    /// A short way there, where one is known.
+    pub shortcut: Option<Shortcut>,
+}
+
+/// What was learnt on the way to a position, so that going on does not begin at the document's start again.
+///
+/// It is only good for the bytes it was learnt from, which the digest in a cursor's binding sees to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shortcut {
+    /// The text of one value, and where in it the position is.
+    Text {
+        /// What the value is.
+        kind: Kind,
+        /// Its bytes in the document.
+        span: Range<u64>,
+        /// The text's length in bytes.
+        size_bytes: u64,
+        /// The text's length in code points.
+        size_chars: u64,
+        /// Bytes of the text before the position.
+        bytes: u64,
+        /// Bytes of the value before it, which are more where escapes stand.
+        raw: u64,
+    },
+    /// The next item of a list.
+    Item {
+        /// Where in the document it begins.
+        at: u64,
+        /// Items that the path leads to in all.
+        original: u64,
+    },
 }
 
 /// A sealed position: opaque and URL-safe.
@@ -74,9 +108,9 @@ const VERSION: u8 = 1;
 const TAG_BYTES: usize = 8;
 const MAC_BYTES: usize = 16;
 
-/// The bytes of a position: which place, three numbers, then the path and whatever is left.
+/// The bytes of a position: its place, its shortcut, and their numbers; then the path and the pattern.
 ///
-/// | kind 1 | offset 8 | limit 8 | index or 0: 8 | length of the path 4 | path | pattern |
+/// Numbers are written seven bits at a time, the low ones first: most are small, and agents pay for each letter.
 impl Position {
     fn to_bytes(&self) -> Vec<u8> {
         let (kind, path, index, pattern) = match &self.place {
@@ -87,12 +121,43 @@ impl Position {
             Place::Hits(path, pattern) => (4, path, 0, pattern.as_str()),
         };
         let path = path.to_string();
-        let path_bytes = u32::try_from(path.len()).expect("a path has no gigabytes");
         let mut bytes = vec![kind];
-        bytes.extend(self.offset.to_be_bytes());
-        bytes.extend(self.limit_chars.to_be_bytes());
-        bytes.extend(index.to_be_bytes());
-        bytes.extend(path_bytes.to_be_bytes());
+        for number in [self.offset, self.limit_chars, index, path.len() as u64] {
+            write_number(&mut bytes, number);
+        }
+        match &self.shortcut {
+            None => bytes.push(0),
+            Some(Shortcut::Item { at, original }) => {
+                bytes.push(1);
+                write_number(&mut bytes, *at);
+                write_number(&mut bytes, *original);
+            }
+            Some(Shortcut::Text {
+                kind,
+                span,
+                size_bytes,
+                size_chars,
+                bytes: before,
+                raw,
+            }) => {
+                bytes.push(match kind {
+                    Kind::Object => 2,
+                    Kind::Array => 3,
+                    Kind::String => 4,
+                    Kind::Scalar => 5,
+                });
+                for number in [
+                    span.start,
+                    span.end,
+                    *size_bytes,
+                    *size_chars,
+                    *before,
+                    *raw,
+                ] {
+                    write_number(&mut bytes, number);
+                }
+            }
+        }
         bytes.extend(path.as_bytes());
         bytes.extend(pattern.as_bytes());
         bytes
@@ -100,29 +165,76 @@ impl Position {
 
     /// `None` for what is not one of ours, which a seal rules out.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        let (offset, rest) = rest.split_first_chunk()?;
-        let (limit_chars, rest) = rest.split_first_chunk()?;
-        let (index, rest) = rest.split_first_chunk()?;
-        let (path_bytes, rest) = rest.split_first_chunk()?;
-        let path_bytes = usize::try_from(u32::from_be_bytes(*path_bytes)).ok()?;
+        let (place, mut rest) = bytes.split_first()?;
+        let rest = &mut rest;
+        let offset = read_number(rest)?;
+        let limit_chars = read_number(rest)?;
+        let index = read_number(rest)?;
+        let path_bytes = usize::try_from(read_number(rest)?).ok()?;
+        let (shortcut, after) = rest.split_first()?;
+        *rest = after;
+        let kind = match shortcut {
+            2 => Some(Kind::Object),
+            3 => Some(Kind::Array),
+            4 => Some(Kind::String),
+            5 => Some(Kind::Scalar),
+            _ => None,
+        };
+        let shortcut = match (shortcut, kind) {
+            (0, _) => None,
+            (1, _) => Some(Shortcut::Item {
+                at: read_number(rest)?,
+                original: read_number(rest)?,
+            }),
+            (_, Some(kind)) => Some(Shortcut::Text {
+                kind,
+                span: read_number(rest)?..read_number(rest)?,
+                size_bytes: read_number(rest)?,
+                size_chars: read_number(rest)?,
+                bytes: read_number(rest)?,
+                raw: read_number(rest)?,
+            }),
+            _ => return None,
+        };
         let (path, pattern) = std::str::from_utf8(rest)
             .ok()?
             .split_at_checked(path_bytes)?;
         let path = Path::from_own_text(path).ok()?;
         Some(Self {
-            place: match kind {
+            place: match place {
                 0 => Place::Text(path),
                 1 => Place::Before(path),
                 2 => Place::Items(path),
-                3 => Place::Item(path, u64::from_be_bytes(*index)),
+                3 => Place::Item(path, index),
                 4 => Place::Hits(path, pattern.to_owned()),
                 _ => return None,
             },
-            offset: u64::from_be_bytes(*offset),
-            limit_chars: u64::from_be_bytes(*limit_chars),
+            offset,
+            limit_chars,
+            shortcut,
         })
     }
+}
+
+fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+fn read_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }
 
 impl CursorKey {
@@ -216,6 +328,7 @@ mod tests {
             place: Place::Text(path()),
             offset: 4096,
             limit_chars: 4096,
+            shortcut: None,
         }
     }
 
@@ -229,13 +342,30 @@ mod tests {
             Place::Hits(path(), "a\0b\u{1F980}".to_owned()),
             Place::Hits(Path::root(), String::new()),
         ] {
-            let position = Position {
-                place,
-                offset: u64::MAX,
-                limit_chars: 1,
-            };
-            let cursor = KEY.seal(&BINDING, &position);
-            assert_eq!(KEY.open(cursor.as_str(), &BINDING), Ok(position));
+            for shortcut in [
+                None,
+                Some(Shortcut::Item {
+                    at: 300,
+                    original: u64::MAX,
+                }),
+                Some(Shortcut::Text {
+                    kind: Kind::String,
+                    span: 1..u64::MAX,
+                    size_bytes: 127,
+                    size_chars: 128,
+                    bytes: 16_384,
+                    raw: 0,
+                }),
+            ] {
+                let position = Position {
+                    place: place.clone(),
+                    offset: u64::MAX,
+                    limit_chars: 1,
+                    shortcut,
+                };
+                let cursor = KEY.seal(&BINDING, &position);
+                assert_eq!(KEY.open(cursor.as_str(), &BINDING), Ok(position));
+            }
         }
     }
 

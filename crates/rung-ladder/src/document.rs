@@ -135,6 +135,8 @@ pub(crate) struct Part<'d, D: ?Sized> {
     doc: &'d D,
     span: Range<u64>,
     chars: Option<u64>,
+    /// A place in it that is known already.
+    near: Mark,
 }
 
 impl<'d, D: Document + ?Sized> Part<'d, D> {
@@ -143,11 +145,22 @@ impl<'d, D: Document + ?Sized> Part<'d, D> {
             doc,
             span,
             chars: None,
+            near: Mark::default(),
         };
         if doc.len_chars().is_some() {
             part.chars = Some(count_chars(&part)?);
         }
         Ok(part)
+    }
+
+    /// A part of which the length and a place are known already.
+    pub(crate) fn known(doc: &'d D, span: Range<u64>, chars: u64, near: Mark) -> Self {
+        Self {
+            doc,
+            span,
+            chars: Some(chars),
+            near,
+        }
     }
 }
 
@@ -171,6 +184,19 @@ impl<D: Document + ?Sized> Document for Part<'_, D> {
         piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         Ok(piece)
     }
+
+    fn near_char(&self, chars: u64) -> Result<Mark, D::Error> {
+        Ok(nearest(self.near, chars))
+    }
+}
+
+/// A known place if it lies before what is looked for, else the beginning.
+fn nearest(near: Mark, chars: u64) -> Mark {
+    if near.chars <= chars {
+        near
+    } else {
+        Mark::default()
+    }
 }
 
 /// The text of one JSON string inside a document, with its escapes undone.
@@ -180,6 +206,8 @@ pub(crate) struct Unescaped<'d, D: ?Sized> {
     raw: Part<'d, D>,
     bytes: u64,
     chars: u64,
+    /// A place in it that is known already.
+    near: Mark,
     /// Where the last read began and ended: bytes of raw text, and of decoded text, before each.
     known: Cell<[(u64, u64); 2]>,
 }
@@ -192,9 +220,11 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
                 doc,
                 span,
                 chars: None,
+                near: Mark::default(),
             },
             bytes: u64::MAX,
             chars: 0,
+            near: Mark::default(),
             known: Cell::default(),
         };
         let (mut bytes, mut chars) = (0, 0);
@@ -209,6 +239,44 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
         text.bytes = bytes;
         text.chars = chars;
         Ok(text)
+    }
+
+    /// A string of which the lengths and a place are known already, and where in the raw text that is.
+    pub(crate) fn known(
+        doc: &'d D,
+        span: Range<u64>,
+        (bytes, chars): (u64, u64),
+        near: Mark,
+        raw: u64,
+    ) -> Self {
+        let text = Self {
+            raw: Part::known(doc, span, 0, Mark::default()),
+            bytes,
+            chars,
+            near,
+            known: Cell::default(),
+        };
+        text.known.set([(raw, near.bytes); 2]);
+        text
+    }
+
+    /// Bytes of raw text before a place in the decoded one.
+    pub(crate) fn raw_before(&self, decoded: u64) -> Result<u64, D::Error> {
+        // Brings the place into the last read, and says where that begins.
+        self.piece(decoded)?;
+        let [(mut raw, mut at), _] = self.known.get();
+        while at < decoded {
+            let piece = self.raw.piece(raw)?;
+            let plain = memchr::memchr(b'\\', &piece).unwrap_or(piece.len()) as u64;
+            if plain > 0 {
+                let step = plain.min(decoded - at);
+                (raw, at) = (raw + step, at + step);
+            } else {
+                let (used, char) = self.escape(raw)?;
+                (raw, at) = (raw + used as u64, at + char.len_utf8() as u64);
+            }
+        }
+        Ok(raw)
     }
 
     /// Decodes some of the raw text from `at` on: how much of it was used, and what it means.
@@ -292,6 +360,10 @@ impl<D: Document + ?Sized> Document for Unescaped<'_, D> {
 
     fn len_chars(&self) -> Option<u64> {
         Some(self.chars)
+    }
+
+    fn near_char(&self, chars: u64) -> Result<Mark, D::Error> {
+        Ok(nearest(self.near, chars))
     }
 
     fn piece(&self, offset: u64) -> Result<Piece<'_>, D::Error> {

@@ -12,6 +12,7 @@
 //! | make a JSON value fit a budget | [`fit()`] |
 //! | make prose fit a budget | [`head`] |
 //! | read a part of any document | [`read()`] with a [`Selector`] |
+//! | go on where a reading stopped | [`go_on`] with a [`Position`] |
 //! | let a caller come back for more | [`CursorKey::seal`], [`CursorKey::open`] |
 
 mod budget;
@@ -21,6 +22,7 @@ mod document;
 mod error;
 mod fit;
 mod handle;
+mod items;
 mod path;
 mod read;
 mod scan;
@@ -29,14 +31,14 @@ mod text;
 mod window;
 
 pub use budget::{Budget, Measure, limits};
-pub use cursor::{Binding, Cursor, CursorKey, Place, Position};
+pub use cursor::{Binding, Cursor, CursorKey, Place, Position, Shortcut};
 pub use cut::{Continuation, Cut, Mode};
 pub use document::{Document, Mark, Piece};
 pub use error::{Error, Result};
 pub use fit::{Fitted, fit, json_bytes};
 pub use handle::Handle;
 pub use path::{Path, Segment};
-pub use read::{Among, Found, Range, Reading, Selector, read};
+pub use read::{Among, Found, Range, Reading, Selector, go_on, read};
 pub use scan::Kind;
 pub use text::{head, json_string_bytes};
 pub use window::Window;

@@ -1,10 +1,11 @@
 //! Reading a part of any document: where ([`Path`]), and how much ([`Range`]).
 
-use std::ops::ControlFlow;
+use std::ops::{self, ControlFlow};
 
 use crate::budget::limits;
-use crate::cursor::{Place, Position};
-use crate::document::{Document, Mark, Part, Unescaped, take_chars};
+use crate::cursor::{Place, Position, Shortcut};
+use crate::document::{Document, Mark, Part, Unescaped, find_char, take_chars};
+use crate::items::read_items;
 use crate::path::Segment;
 use crate::scan::{Kind, Node, select};
 use crate::search::{Hit, Search};
@@ -114,6 +115,8 @@ pub struct Among {
     pub index: u64,
     /// Items there are.
     pub original: u64,
+    /// A short way to the next one.
+    pub behind: Option<Shortcut>,
 }
 
 /// What a selector leads to.
@@ -130,6 +133,8 @@ pub enum Reading {
         window: Window,
         /// Which of several items it belongs to, where it is one.
         among: Option<Among>,
+        /// A short way to its end.
+        shortcut: Option<Shortcut>,
     },
     /// Whole values, as one JSON array or object.
     Items {
@@ -166,7 +171,7 @@ pub fn read<D: Document + ?Sized>(
     doc.len_chars().ok_or(Error::NotText)?;
     let Selector { path, range } = selector;
     if path.is_plural() {
-        return read_items(doc, path, range, max_bytes);
+        return read_items(doc, path, range, None, max_bytes);
     }
     let at_root = path.segments().is_empty();
     if at_root && !matches!(range, Range::Items { .. }) {
@@ -176,11 +181,54 @@ pub fn read<D: Document + ?Sized>(
     match (node.kind, range) {
         (Kind::Array | Kind::Object, Range::Items { .. }) => {
             let inside = path.then(Segment::Slice(0, None));
-            read_items(doc, &inside, range, max_bytes)
+            read_items(doc, &inside, range, None, max_bytes)
         }
         // At the root a text is the document's own, so that every offset means the same.
         _ if at_root => read_text(doc, path, range, max_bytes),
         _ => read_node(doc, &node, path, range, max_bytes),
+    }
+}
+
+/// Reads on where an earlier reading of the same document stopped: what [`read()`] gives for the position's
+/// selector, by the short way where one is known.
+pub fn go_on<D: Document + ?Sized>(
+    doc: &D,
+    position: &Position,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    match (&position.place, &position.shortcut) {
+        (
+            Place::Text(path),
+            Some(Shortcut::Text {
+                kind,
+                span,
+                size_bytes,
+                size_chars,
+                bytes,
+                raw,
+            }),
+        ) => {
+            let near = Mark {
+                bytes: *bytes,
+                chars: position.offset,
+                lines: 0,
+            };
+            let range = position.selector().range;
+            if *kind == Kind::String {
+                let inside = span.start + 1..span.end - 1;
+                let size = (*size_bytes, *size_chars);
+                let text = Unescaped::known(doc, inside, size, near, *raw);
+                read_string(&text, span, path, &range, max_bytes)
+            } else {
+                let part = Part::known(doc, span.clone(), *size_chars, near);
+                read_json(&part, *kind, span, path, &range, max_bytes)
+            }
+        }
+        (Place::Items(path), Some(Shortcut::Item { .. })) => {
+            let range = position.selector().range;
+            read_items(doc, path, &range, position.shortcut.as_ref(), max_bytes)
+        }
+        _ => read(doc, &position.selector(), max_bytes),
     }
 }
 
@@ -231,14 +279,6 @@ impl Position {
             range,
         }
     }
-
-    fn items(path: &Path, first: u64, limit_chars: u64) -> Self {
-        Self {
-            place: Place::Items(path.clone()),
-            offset: first,
-            limit_chars,
-        }
-    }
 }
 
 impl Reading {
@@ -249,22 +289,26 @@ impl Reading {
                 path,
                 window,
                 among,
+                shortcut,
                 ..
             } => {
                 if let Some(offset) = window.next_offset() {
-                    let place = match among {
-                        Some(Among { path, index, .. }) => Place::Item(path.clone(), *index),
-                        None => Place::Text(path.clone()),
+                    let (place, shortcut) = match among {
+                        Some(Among { path, index, .. }) => {
+                            (Place::Item(path.clone(), *index), None)
+                        }
+                        None => (Place::Text(path.clone()), shortcut.clone()),
                     };
-                    return Some(window.neighbour(place, offset));
+                    return Some(window.neighbour(place, offset, shortcut));
                 }
-                let Among {
-                    path,
-                    index,
-                    original,
-                } = among.as_ref()?;
-                let behind = index + 1;
-                (behind < *original).then(|| Position::items(path, behind, window.limit_chars))
+                let among = among.as_ref()?;
+                let next = among.index + 1;
+                (next < among.original).then(|| Position {
+                    place: Place::Items(among.path.clone()),
+                    offset: next,
+                    limit_chars: window.limit_chars,
+                    shortcut: among.behind.clone(),
+                })
             }
             Self::Items { next, .. } | Self::Hits { next, .. } => next.clone(),
         }
@@ -280,7 +324,7 @@ impl Reading {
                 among: None,
                 ..
             } if window.start_chars > 0 => {
-                Some(window.neighbour(Place::Before(path.clone()), window.start_chars))
+                Some(window.neighbour(Place::Before(path.clone()), window.start_chars, None))
             }
             _ => None,
         }
@@ -304,17 +348,18 @@ impl Found {
 
 impl Window {
     /// A place in the same text, to be read in steps of the same size.
-    fn neighbour(&self, place: Place, offset: u64) -> Position {
+    fn neighbour(&self, place: Place, offset: u64, shortcut: Option<Shortcut>) -> Position {
         Position {
             place,
             offset,
             limit_chars: self.step_chars(),
+            shortcut,
         }
     }
 }
 
 /// The one value at a path.
-fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> {
+pub(crate) fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> {
     let mut found = None;
     select(doc, path, |node| {
         found = Some(node);
@@ -326,32 +371,84 @@ fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> 
 /// A string is read as the text it means, everything else as the text it is.
 ///
 /// `path` is how the node was asked for, which is what a cursor carries: it is no longer than it has to be.
-fn read_node<D: Document + ?Sized>(
+pub(crate) fn read_node<D: Document + ?Sized>(
     doc: &D,
     node: &Node,
     path: &Path,
     range: &Range,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
-    let span = node.span.clone();
-    let mut reading = if node.kind == Kind::String {
+    let span = &node.span;
+    if node.kind == Kind::String {
         let text = Unescaped::new(doc, span.start + 1..span.end - 1)?;
-        read_text(&text, path, range, max_bytes)?
+        read_string(&text, span, path, range, max_bytes)
     } else {
-        let part = Part::new(doc, span)?;
+        let part = Part::new(doc, span.clone())?;
         if node.kind == Kind::Scalar {
-            check_scalar(&part, node.span.start)?;
+            check_scalar(&part, span.start)?;
         }
-        read_text(&part, path, range, max_bytes)?
-    };
-    if let Reading::Text { kind, .. } = &mut reading {
-        *kind = Some(node.kind);
+        read_json(&part, node.kind, span, path, range, max_bytes)
+    }
+}
+
+fn read_string<D: Document + ?Sized>(
+    text: &Unescaped<'_, D>,
+    span: &ops::Range<u64>,
+    path: &Path,
+    range: &Range,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    let raw_before = |bytes| text.raw_before(bytes);
+    read_value(text, Kind::String, span, path, range, raw_before, max_bytes)
+}
+
+fn read_json<D: Document + ?Sized>(
+    part: &Part<'_, D>,
+    kind: Kind,
+    span: &ops::Range<u64>,
+    path: &Path,
+    range: &Range,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    read_value(part, kind, span, path, range, Ok, max_bytes)
+}
+
+/// The text of a value, with a short way to where the reading ends.
+fn read_value<D: Document>(
+    text: &D,
+    value_kind: Kind,
+    span: &ops::Range<u64>,
+    path: &Path,
+    range: &Range,
+    raw_before: impl Fn(u64) -> Result<u64, D::Error>,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    let mut reading = read_text(text, path, range, max_bytes)?;
+    if let Reading::Text {
+        kind,
+        window,
+        shortcut,
+        ..
+    } = &mut reading
+    {
+        *kind = Some(value_kind);
+        if let Some(end_chars) = window.next_offset() {
+            let end = find_char(text, end_chars)?;
+            *shortcut = Some(Shortcut::Text {
+                kind: value_kind,
+                span: span.clone(),
+                size_bytes: text.len_bytes(),
+                size_chars: window.size_chars,
+                bytes: end.bytes,
+                raw: raw_before(end.bytes)?,
+            });
+        }
     }
     Ok(reading)
 }
 
 /// The scanner passes scalars over by where they end; one that is shown should be one.
-fn check_scalar<D: Document + ?Sized>(part: &D, at: u64) -> Result<(), D::Error> {
+pub(crate) fn check_scalar<D: Document + ?Sized>(part: &D, at: u64) -> Result<(), D::Error> {
     let text = take_chars(part, Mark::default(), limits::WINDOW_CHARS_MAX)?;
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(()),
@@ -406,6 +503,7 @@ fn read_text<D: Document + ?Sized>(
         kind: None,
         window,
         among: None,
+        shortcut: None,
     })
 }
 
@@ -432,6 +530,7 @@ fn read_hits<D: Document + ?Sized>(
                 place: Place::Hits(path.clone(), pattern.to_owned()),
                 offset: found.start_chars,
                 limit_chars: limits::WINDOW_CHARS,
+                shortcut: None,
             });
             return false;
         }
@@ -481,173 +580,6 @@ fn line_around(hit: &Hit<'_>) -> String {
         .chars()
         .take(matched.min(context) + context);
     before.into_iter().rev().chain(shown).collect()
-}
-
-fn read_items<D: Document + ?Sized>(
-    doc: &D,
-    path: &Path,
-    range: &Range,
-    max_bytes: usize,
-) -> Result<Reading, D::Error> {
-    let (first, limit_chars) = match range {
-        Range::Items { first, limit_chars } => (*first, *limit_chars),
-        Range::Item {
-            index, limit_chars, ..
-        } => (*index, *limit_chars),
-        Range::Chars {
-            offset_chars: 0,
-            limit_chars,
-        } => (0, *limit_chars),
-        _ => {
-            let why = "a path that leads to several places takes no other selector";
-            return Err(Error::WindowInvalid(why).into());
-        }
-    };
-    let extent = Extent::new(limit_chars, max_bytes)?;
-    let mut items = Items::new(extent, have_names(doc, path)?);
-    // The item that is to be read as text: asked for, or too long to be shown whole.
-    let mut long = None;
-    let mut full = false;
-    let mut failed = None;
-    let mut original = 0;
-    select(doc, path, |node| {
-        if original >= first && !full {
-            let fits = match range {
-                Range::Item { .. } => Ok(false),
-                _ => items.add(doc, &node),
-            };
-            match fits {
-                Ok(fits) => full = !fits,
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
-                }
-            }
-            if full && items.returned == 0 {
-                long = Some(node);
-            }
-        }
-        original += 1;
-        ControlFlow::Continue(())
-    })?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    if let Some(node) = long {
-        let offset_chars = match range {
-            Range::Item { offset_chars, .. } => *offset_chars,
-            _ => 0,
-        };
-        let range = Range::Chars {
-            offset_chars,
-            limit_chars,
-        };
-        let mut reading = read_node(doc, &node, &node.path, &range, max_bytes)?;
-        if let Reading::Text { among, .. } = &mut reading {
-            *among = Some(Among {
-                path: path.clone(),
-                index: first,
-                original,
-            });
-        }
-        return Ok(reading);
-    }
-    // `rows[10:]` of ten rows is an empty answer; `rows[*].nope` is a wrong question.
-    if original == 0 && !matches!(path.segments().last(), Some(Segment::Slice(..))) {
-        return Err(Error::PathAbsent(path.to_string()).into());
-    }
-    let end = first + items.returned;
-    Ok(Reading::Items {
-        next: (end < original).then(|| Position::items(path, end, limit_chars)),
-        path: path.clone(),
-        first,
-        returned: items.returned,
-        original,
-        text: items.finish(),
-    })
-}
-
-/// Whether the values a path leads to are all entries of one object, and so can be told with their names.
-///
-/// What has neither items nor entries has no part that a slice could mean.
-fn have_names<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<bool, D::Error> {
-    let [before @ .., Segment::Slice(..)] = path.segments() else {
-        return Ok(false);
-    };
-    let parent: Path = before.iter().cloned().collect();
-    if parent.is_plural() {
-        return Ok(false);
-    }
-    match locate(doc, &parent)?.kind {
-        Kind::Object => Ok(true),
-        Kind::Array => Ok(false),
-        Kind::String | Kind::Scalar => Err(Error::PathAbsent(path.to_string()).into()),
-    }
-}
-
-/// Whole values, put together as long as they fit.
-struct Items {
-    text: String,
-    named: bool,
-    chars: u64,
-    bytes: usize,
-    returned: u64,
-    extent: Extent,
-}
-
-impl Items {
-    fn new(extent: Extent, named: bool) -> Self {
-        Self {
-            text: String::new(),
-            named,
-            // The brackets.
-            chars: 2,
-            bytes: 2,
-            returned: 0,
-            extent,
-        }
-    }
-
-    /// Adds a value and says yes, or leaves everything as it was and says no.
-    fn add<D: Document + ?Sized>(&mut self, doc: &D, node: &Node) -> Result<bool, D::Error> {
-        let room = self.extent.limit_chars.saturating_sub(self.chars);
-        let length = node.span.end - node.span.start;
-        // A code point has four bytes at most, so this is settled without reading.
-        if length > room.saturating_mul(4) {
-            return Ok(false);
-        }
-        let part = Part::new(doc, node.span.clone())?;
-        if node.kind == Kind::Scalar {
-            check_scalar(&part, node.span.start)?;
-        }
-        let mut value = match &node.name {
-            Some(name) if self.named => format!("{}:", serde_json::Value::from(name.as_str())),
-            _ => String::new(),
-        };
-        value.push_str(&take_chars(&part, Mark::default(), u64::MAX)?);
-        let separator = u64::from(self.returned > 0);
-        let chars = value.chars().count() as u64 + separator;
-        let bytes = json_string_bytes(&value) - 2 + usize::from(self.returned > 0);
-        if chars > room || self.bytes + bytes > self.extent.max_bytes {
-            return Ok(false);
-        }
-        if self.returned > 0 {
-            self.text.push(',');
-        }
-        self.text.push_str(&value);
-        self.chars += chars;
-        self.bytes += bytes;
-        self.returned += 1;
-        Ok(true)
-    }
-
-    fn finish(self) -> String {
-        if self.named {
-            format!("{{{}}}", self.text)
-        } else {
-            format!("[{}]", self.text)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,28 @@ pub(crate) fn select<D: Document + ?Sized>(
     Ok(())
 }
 
+/// Shows `visit` the items of a list from the one that begins at `at`, until it breaks.
+pub(crate) fn items_from<D: Document + ?Sized>(
+    doc: &D,
+    at: u64,
+    mut visit: impl FnMut(Range<u64>, Kind) -> ControlFlow<()>,
+) -> Result<(), D::Error> {
+    let mut scan = Scan {
+        doc,
+        piece: Piece::Borrowed(&[]),
+        base: at,
+        at: 0,
+    };
+    loop {
+        let kind = scan.kind()?;
+        let start = scan.offset();
+        scan.skip_value()?;
+        if visit(start..scan.offset(), kind).is_break() || !scan.has_another(false, b']')? {
+            return Ok(());
+        }
+    }
+}
+
 struct Scan<'d, D: ?Sized> {
     doc: &'d D,
     piece: Piece<'d>,

@@ -11,8 +11,8 @@ use std::time::Instant;
 use rung_fault::{Code, Fault};
 use rung_kv::{ResultStore, Stored, Summary};
 use rung_ladder::{
-    Binding, CursorKey, Document, Handle, Kind, Mark, Path, Piece, Range, Reading, Selector,
-    Window, limits, read,
+    Binding, CursorKey, Document, Handle, Kind, Mark, Path, Piece, Position, Range, Reading,
+    Selector, Window, go_on, limits, read,
 };
 use rung_tool::{Answer, Call, Link, Tool};
 use schemars::JsonSchema;
@@ -166,7 +166,7 @@ impl Read {
         if summary.chars.is_none() && !selects {
             return Ok(ReadOutput::of(&handle, &summary).into());
         }
-        let selector = match &cursor {
+        let wanted = match &cursor {
             Some(_) if input.selects() => {
                 let why = "cursor goes with nothing but limit_chars";
                 return Err(rung_ladder::Error::WindowInvalid(why).into());
@@ -177,15 +177,15 @@ impl Read {
                 if let Some(limit_chars) = input.limit_chars {
                     position.limit_chars = limit_chars;
                 }
-                position.selector()
+                Wanted::On(position)
             }
-            None => input.selector()?,
+            None => Wanted::Part(input.selector()?),
         };
         let stored = Timed {
             doc: stored,
             deadline: call.deadline,
         };
-        self.fitting(call, &handle, &summary, &stored, &selector)
+        self.fitting(call, &handle, &summary, &stored, &wanted)
     }
 
     /// Reads as much as the budget holds.
@@ -195,7 +195,7 @@ impl Read {
         handle: &Handle,
         summary: &Summary,
         stored: &Timed<Stored>,
-        selector: &Selector,
+        wanted: &Wanted,
     ) -> Result<Answer<ReadOutput>, Fault> {
         let max_bytes = call.budget.max_bytes;
         let too_small = || Fault::from(rung_ladder::Error::BudgetTooSmall { max_bytes });
@@ -203,7 +203,11 @@ impl Read {
         let copies = 1 + usize::from(call.rendering.structured);
         let mut room = max_bytes.saturating_sub(AROUND_BYTES) / copies;
         loop {
-            let reading = match read(stored, selector, room) {
+            let reading = match wanted {
+                Wanted::Part(selector) => read(stored, selector, room),
+                Wanted::On(position) => go_on(stored, position, room),
+            };
+            let reading = match reading {
                 Err(Failed::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
                     return Err(too_small());
                 }
@@ -303,6 +307,14 @@ impl Read {
             },
         }
     }
+}
+
+/// What to read.
+enum Wanted {
+    /// A part that was named.
+    Part(Selector),
+    /// What comes behind an earlier reading.
+    On(Position),
 }
 
 /// What stands around the text, guessed so that a second reading is seldom needed.
