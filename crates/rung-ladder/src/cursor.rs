@@ -88,6 +88,37 @@ pub enum Shortcut {
     },
 }
 
+impl Position {
+    /// Its shortcut, if it can be one of a document of `len_bytes`. A position is plain data, and what somebody
+    /// made up must lead nowhere rather than astray.
+    pub(crate) fn sound_shortcut(&self, len_bytes: u64) -> Option<&Shortcut> {
+        let shortcut = self.shortcut.as_ref()?;
+        let sound = match shortcut {
+            Shortcut::Text {
+                kind,
+                span,
+                size_bytes,
+                size_chars,
+                bytes,
+                raw,
+            } => {
+                let quotes = 2 * u64::from(*kind == Kind::String);
+                let length = span.end.checked_sub(span.start)?.checked_sub(quotes)?;
+                span.end <= len_bytes
+                    && *raw <= length
+                    && *bytes <= *size_bytes
+                    && *size_bytes <= length
+                    && self.offset <= *size_chars
+                    && *size_chars <= *size_bytes
+            }
+            Shortcut::Item { at, original } => {
+                *at < len_bytes && *original <= len_bytes && self.offset < *original
+            }
+        };
+        sound.then_some(shortcut)
+    }
+}
+
 /// A sealed position: opaque and URL-safe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(String);

@@ -202,14 +202,13 @@ impl<E: From<Error>> Shown<E> {
 
 /// The place of one of the items that a list's slice leads to.
 fn item_path(path: &Path, index: u64) -> Path {
-    let segments = path.segments();
-    let (last, before) = segments.split_last().expect("a slice is a step");
-    let from = match last {
-        Segment::Slice(from, _) => *from,
-        Segment::Name(_) | Segment::Index(_) => 0,
+    let (before, from) = match path.segments() {
+        [before @ .., Segment::Slice(from, _)] => (before, *from),
+        all => (all, 0),
     };
     let steps = before.iter().cloned();
-    steps.chain([Segment::Index(from + index)]).collect()
+    let item = Segment::Index(from.saturating_add(index));
+    steps.chain([item]).collect()
 }
 
 /// What the values that a path leads to have in common.

@@ -196,7 +196,7 @@ pub fn go_on<D: Document + ?Sized>(
     position: &Position,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
-    match (&position.place, &position.shortcut) {
+    match (&position.place, position.sound_shortcut(doc.len_bytes())) {
         (
             Place::Text(path),
             Some(Shortcut::Text {
@@ -224,7 +224,7 @@ pub fn go_on<D: Document + ?Sized>(
                 read_json(&part, *kind, span, path, &range, max_bytes)
             }
         }
-        (Place::Items(path), Some(Shortcut::Item { .. })) => {
+        (Place::Items(path), Some(Shortcut::Item { .. })) if path.is_plural() => {
             let range = position.selector().range;
             read_items(doc, path, &range, position.shortcut.as_ref(), max_bytes)
         }
@@ -692,6 +692,49 @@ mod tests {
             selector = position.selector();
         }
         assert_eq!(seen, ["[11,22]", "a very l", "ong text", " indeed", "[33]"]);
+    }
+
+    #[test]
+    fn a_shortcut_that_cannot_be_is_not_taken() {
+        let doc = r#"{"rows": [1, 2, 3], "body": "some text"}"#;
+        let far = doc.len() as u64 + 1;
+        for (place, shortcut) in [
+            (
+                Place::Items("rows[*]".parse().unwrap()),
+                Shortcut::Item {
+                    at: far,
+                    original: 3,
+                },
+            ),
+            (
+                Place::Items("rows[*]".parse().unwrap()),
+                Shortcut::Item { at: 9, original: 1 },
+            ),
+            (
+                Place::Items("rows".parse().unwrap()),
+                Shortcut::Item { at: 9, original: 3 },
+            ),
+            (
+                Place::Text("body".parse().unwrap()),
+                Shortcut::Text {
+                    kind: Kind::String,
+                    span: 7..8,
+                    size_bytes: 9,
+                    size_chars: 9,
+                    bytes: 1,
+                    raw: 1,
+                },
+            ),
+        ] {
+            let position = Position {
+                place,
+                offset: 1,
+                limit_chars: 99,
+                shortcut: Some(shortcut),
+            };
+            let long_way = read(doc, &position.selector(), 1_000);
+            assert_eq!(go_on(doc, &position, 1_000), long_way, "{position:?}");
+        }
     }
 
     #[test]
