@@ -70,9 +70,11 @@ name! {
 ///
 /// Services take `&Permit`, so what has none cannot reach them. It cannot be made elsewhere:
 ///
-/// ```compile_fail
-/// use rung_auth::{Access, Permit};
-/// let forged = Permit { caller: todo!(), grant: todo!(), access: Access::Write };
+/// ```compile_fail,E0451
+/// use rung_auth::{Access, Caller, GrantId, Permit};
+/// fn forge(caller: Caller, grant: GrantId) -> Permit {
+///     Permit { caller, grant, access: Access::Write }
+/// }
 /// ```
 ///
 /// and a reader's permit does not become a writer's:
