@@ -134,13 +134,11 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         self.expect(b'[')?;
         let mut index = 0;
         while self.has_another(index == 0, b']')? {
-            if matches_position(step, index) {
-                let flow = self.descend(Segment::Index(index), rest, here, None, visit)?;
-                if flow.is_break() {
-                    return Ok(flow);
-                }
-            } else {
-                self.skip_value()?;
+            let wanted = matches_position(step, index);
+            let into = wanted.then_some((Segment::Index(index), None));
+            let flow = self.pass(into, rest, here, visit)?;
+            if flow.is_break() {
+                return Ok(flow);
             }
             index += 1;
         }
@@ -166,32 +164,33 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
                 Segment::Name(wanted) => !taken && *wanted == name,
                 positional => matches_position(positional, index),
             };
-            if wanted {
-                taken = true;
+            taken |= wanted;
+            let into = wanted.then(|| {
                 let by_position = !matches!(step, Segment::Name(_));
-                let step = Segment::from(name.as_str());
-                let name = by_position.then_some(name);
-                let flow = self.descend(step, rest, here, name, visit)?;
-                if flow.is_break() {
-                    return Ok(flow);
-                }
-            } else {
-                self.skip_value()?;
+                let member = Segment::from(name.as_str());
+                (member, by_position.then_some(name))
+            });
+            let flow = self.pass(into, rest, here, visit)?;
+            if flow.is_break() {
+                return Ok(flow);
             }
             index += 1;
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// At a value that the path leads through: goes on with the remaining steps inside of it.
-    fn descend(
+    /// At a member: goes into it with the remaining steps if the path leads there, else skips it.
+    fn pass(
         &mut self,
-        step: Segment,
+        into: Option<(Segment, Option<String>)>,
         rest: &[Segment],
         here: &mut Path,
-        name: Option<String>,
         visit: &mut Visit<'_>,
     ) -> Flow<D::Error> {
+        let Some((step, name)) = into else {
+            self.skip_value()?;
+            return Ok(ControlFlow::Continue(()));
+        };
         here.push(step);
         let flow = self.follow(rest, here, name, visit);
         here.pop();
