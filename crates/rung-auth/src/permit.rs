@@ -102,6 +102,15 @@ impl Permit {
         }
     }
 
+    /// The permit of whoever comes through an open door: it only reads.
+    pub fn anonymous() -> Self {
+        Self {
+            caller: Caller("anonymous".to_owned()),
+            grant: GrantId("anonymous".to_owned()),
+            access: Access::Read,
+        }
+    }
+
     /// For [`crate::admit`] alone, which has seen the evidence.
     pub(crate) const fn of(caller: Caller, grant: GrantId, access: Access) -> Self {
         Self {

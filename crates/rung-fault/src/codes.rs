@@ -136,6 +136,8 @@ codes! {
         "The JSON path does not parse, or uses an operator that is not offered.";
     InvalidPattern "invalid_pattern" Caller 400 Corrected:
         "The regular expression does not compile within its size limit.";
+    MissingCapability "missing_capability" Caller 400 No:
+        "The call must ask something that this client has not declared it can answer.";
     NotText "not_text" Caller 422 No pdpp "field_not_text":
         "A text window was asked of something that is not UTF-8 text.";
     NotJson "not_json" Caller 422 No:

@@ -14,6 +14,8 @@ use crate::{Code, Face};
 pub enum Detail {
     /// The values that would have been accepted.
     Allowed,
+    /// What the client would have to be able to do.
+    Capability,
     /// The argument or field at fault.
     Field,
     /// What is limited: `items`, `bytes`, `chars`.
@@ -32,6 +34,7 @@ impl Detail {
     fn key(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
+            Self::Capability => "capability",
             Self::Field => "field",
             Self::Kind => "kind",
             Self::Limit => "limit",
@@ -111,6 +114,12 @@ impl Fault {
     /// The code.
     pub fn code(&self) -> Code {
         self.code
+    }
+
+    /// One of the facts.
+    pub fn detail(&self, detail: Detail) -> Option<&Value> {
+        let found = self.details.iter().find(|(own, _)| *own == detail);
+        found.map(|(_, value)| value)
     }
 
     /// What happened.

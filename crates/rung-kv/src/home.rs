@@ -34,7 +34,16 @@ impl Home {
 
     /// The key that makes cursors ours. Made on first use, and the same for every process on the folder.
     pub fn cursor_key(&self) -> Result<CursorKey> {
-        let path = self.0.join("cursor.key");
+        self.key("cursor.key").map(CursorKey::new)
+    }
+
+    /// The key that makes ours what a client hands back between two requests.
+    pub fn request_key(&self) -> Result<[u8; 32]> {
+        self.key("request.key")
+    }
+
+    fn key(&self, name: &'static str) -> Result<[u8; 32]> {
+        let path = self.0.join(name);
         if let Some(key) = read_key(&path)? {
             return Ok(key);
         }
@@ -49,16 +58,16 @@ impl Home {
             Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
                 Err(at(&path)(error.error))
             }
-            _ => read_key(&path)?.ok_or(Error::Corrupt("cursor key")),
+            _ => read_key(&path)?.ok_or(Error::Corrupt("key")),
         }
     }
 }
 
-fn read_key(path: &Path) -> Result<Option<CursorKey>> {
+fn read_key(path: &Path) -> Result<Option<[u8; 32]>> {
     match fs::read(path) {
         Ok(bytes) => match bytes.try_into() {
-            Ok(bytes) => Ok(Some(CursorKey::new(bytes))),
-            Err(_) => Err(Error::Corrupt("cursor key")),
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(_) => Err(Error::Corrupt("key")),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(at(path)(error)),

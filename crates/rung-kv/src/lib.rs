@@ -9,10 +9,12 @@
 
 mod error;
 mod home;
+mod records;
 mod results;
 mod store;
 
 pub use error::{Error, Result};
 pub use home::Home;
+pub use records::Records;
 pub use results::{Incoming, Kept, Limits, ResultStore, Stored, Summary};
 pub use store::{Options, Store};

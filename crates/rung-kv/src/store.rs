@@ -62,6 +62,10 @@ pub(crate) struct Tables {
     pub(crate) usage: Table,
     /// Body that is coming in → when it was last heard of.
     pub(crate) pending: Table,
+    /// Name → token.
+    pub(crate) tokens: Table,
+    /// Id → task.
+    pub(crate) tasks: Table,
 }
 
 impl Store {
@@ -87,6 +91,11 @@ impl Store {
             None => Ok(tables.meta.put(txn, FORMAT_KEY, &FORMAT.to_be_bytes())?),
         })?;
         Ok(store)
+    }
+
+    /// A number that grows with every write, by whatever process.
+    pub(crate) fn version(&self) -> usize {
+        self.env.info().last_txn_id
     }
 
     /// Runs `f` on a snapshot.
@@ -167,10 +176,22 @@ fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
             table("queue")?,
             table("usage")?,
             table("pending")?,
+            table("tokens")?,
+            table("tasks")?,
         ];
         Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
     })?;
-    let [meta, results, chunks, expiry, queue, usage, pending] = opened.unwrap_commit();
+    let [
+        meta,
+        results,
+        chunks,
+        expiry,
+        queue,
+        usage,
+        pending,
+        tokens,
+        tasks,
+    ] = opened.unwrap_commit();
     Ok(Tables {
         meta,
         results,
@@ -179,6 +200,8 @@ fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
         queue,
         usage,
         pending,
+        tokens,
+        tasks,
     })
 }
 

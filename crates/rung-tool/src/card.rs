@@ -32,6 +32,18 @@ impl Hints {
     };
 }
 
+/// Whether a call may go on as a task, behind the answer that names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TaskUse {
+    /// It answers at once.
+    #[default]
+    Never,
+    /// It may take long.
+    Optional,
+    /// It is only for callers that can follow a task.
+    Required,
+}
+
 /// A tool, described. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Card {
@@ -49,4 +61,6 @@ pub struct Card {
     pub hints: Hints,
     /// What a permit must allow for the tool to be there at all.
     pub access: Access,
+    /// Whether it becomes a task.
+    pub tasks: TaskUse,
 }

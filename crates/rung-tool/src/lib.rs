@@ -1,8 +1,8 @@
 //! What a tool is, without any wire.
 //!
 //! Owns: the typed [`Tool`], the [`Toolbox`] that holds tools, the [`ToolSource`] that everything which offers
-//! tools implements, the [`Call`] that comes in and the [`Reply`] that goes out. Refuses to know: MCP, HTTP,
-//! and what any tool does.
+//! tools implements, the [`Call`] that comes in with its [`Peer`], and the [`Reply`] that goes out; resources and
+//! prompts in the same way. Refuses to know: MCP, HTTP, and what any tool does.
 //!
 //! The laws it keeps: arguments reach a tool only after its published schema accepted them; what a
 //! permit does not list it does not call; bad input is an answer with `isError`, never a protocol error;
@@ -10,17 +10,27 @@
 
 mod arguments;
 mod card;
+mod change;
 mod error;
+mod names;
+mod peer;
+mod prompt;
 mod reply;
+mod resource;
 mod schema;
 mod source;
 mod tool;
 mod toolbox;
 
-pub use card::{Card, Hints};
+pub use card::{Card, Hints, TaskUse};
+pub use change::{Change, Changes};
 pub use error::{Error, Result};
+pub use names::{Names, Plain};
+pub use peer::{Answers, Ask, Level, Nobody, Peer, Progress, Question, cannot};
+pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, Role};
 pub use reply::{Answer, Block, Keep, Link, Rendering, Reply};
+pub use resource::{Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard};
 pub use schema::Schema;
-pub use source::{Call, Pending, ToolSource};
+pub use source::{Call, Pending, Sources, ToolSource};
 pub use tool::Tool;
 pub use toolbox::{Toolbox, ToolboxBuilder};

@@ -12,6 +12,8 @@ use rung_ladder::{Budget, Cut, Handle, Measure, Path, fit, head, json_bytes, jso
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::names::Names;
+use crate::resource::Contents;
 use crate::source::Call;
 
 /// The tool that reads what was kept.
@@ -106,8 +108,29 @@ pub enum Block {
         /// The text.
         text: String,
     },
+    /// A picture.
+    #[serde(rename_all = "camelCase")]
+    Image {
+        /// Its bytes in base64.
+        data: String,
+        /// Its media type.
+        mime_type: String,
+    },
+    /// A sound.
+    #[serde(rename_all = "camelCase")]
+    Audio {
+        /// Its bytes in base64.
+        data: String,
+        /// Its media type.
+        mime_type: String,
+    },
     /// A resource to be read.
     ResourceLink(Link),
+    /// A resource that comes along.
+    Resource {
+        /// What it holds.
+        resource: Contents,
+    },
 }
 
 /// A reply, ready to be sent. Serialised, it is the result of a tool call.
@@ -142,8 +165,23 @@ impl Reply {
         }
     }
 
+    /// A reply of one text.
+    pub fn of_text(text: impl Into<String>) -> Self {
+        Self::of_blocks(vec![Block::Text { text: text.into() }])
+    }
+
+    /// A reply of such blocks.
+    pub fn of_blocks(content: Vec<Block>) -> Self {
+        Self {
+            content,
+            structured_content: None,
+            is_error: false,
+            fault: None,
+        }
+    }
+
     /// The reply to a call that failed.
-    pub(crate) fn failed(fault: &Fault, face: Face, call: &Call) -> Self {
+    pub fn failed(fault: &Fault, face: Face, call: &Call) -> Self {
         let body = fault.body(face);
         let text = match face {
             Face::Rung => {
@@ -269,9 +307,9 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
         is_error: false,
         fault: None,
     };
+    let read = call.names.show(READ_TOOL);
     let too_small = || {
-        let hint =
-            format!("the result is kept: read it with {READ_TOOL} {{\"handle\":\"{handle}\"}}");
+        let hint = format!("the result is kept: read it with {read} {{\"handle\":\"{handle}\"}}");
         Fault::new(Code::BudgetTooSmall, "the reply does not fit its budget").with_hint(hint)
     };
     let room = call
@@ -289,16 +327,17 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
             max_bytes: room - text_room,
             ..call.budget
         };
-        reply.structured_content = Some(cut(&answer.data, handle, &budget).ok_or_else(too_small)?);
+        reply.structured_content =
+            Some(cut(&answer.data, handle, &budget, call.names).ok_or_else(too_small)?);
     }
-    let text = cut_text(answer, handle, text_room, &call.budget).ok_or_else(too_small)?;
+    let text = cut_text(answer, handle, text_room, call).ok_or_else(too_small)?;
     reply.content[0] = Block::Text { text };
     debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
     Ok(reply)
 }
 
 /// The data in at most `budget`, with a `meta` that says what was cut. `None` if not even that fits.
-fn cut(data: &Value, handle: &Handle, budget: &Budget) -> Option<Value> {
+fn cut(data: &Value, handle: &Handle, budget: &Budget, names: Names) -> Option<Value> {
     let fitted = fit(data, &Path::root(), &budget.less(META_BYTES)).ok()?;
     if fitted.cuts.is_empty() {
         return Some(fitted.value);
@@ -317,7 +356,7 @@ fn cut(data: &Value, handle: &Handle, budget: &Budget) -> Option<Value> {
     meta["truncated"] = true.into();
     meta["truncations"] = serde_json::to_value(&fitted.cuts).ok()?;
     meta["handle"] = handle.to_string().into();
-    meta["next"] = json!({"tool": READ_TOOL, "arguments": next});
+    meta["next"] = json!({"tool": names.show(READ_TOOL), "arguments": next});
     Some(value)
 }
 
@@ -339,14 +378,10 @@ fn next_call(handle: &Handle, cuts: &[Cut]) -> Value {
 }
 
 /// The text block in at most `room` bytes of a JSON string: the next call first, since it must not be lost.
-fn cut_text(
-    answer: &Answer<Value>,
-    handle: &Handle,
-    room: usize,
-    budget: &Budget,
-) -> Option<String> {
+fn cut_text(answer: &Answer<Value>, handle: &Handle, room: usize, call: &Call) -> Option<String> {
+    let read = call.names.show(READ_TOOL);
     let note = format!(
-        "Result truncated. The whole is kept: read it with {READ_TOOL} {{\"handle\":\"{handle}\"}}, or a part of \
+        "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}, or a part of \
          it with a \"path\" as well.\n"
     );
     let room = room.checked_sub(json_string_bytes(&note) - 2)?;
@@ -356,10 +391,11 @@ fn cut_text(
         let budget = Budget {
             max_bytes: room,
             measure: Measure::Quoted,
-            ..*budget
+            ..call.budget
         };
         // Where there is no room for a preview, the note says enough.
-        cut(&answer.data, handle, &budget).map_or_else(String::new, |value| value.to_string())
+        cut(&answer.data, handle, &budget, call.names)
+            .map_or_else(String::new, |value| value.to_string())
     };
     Some(note + &shown)
 }

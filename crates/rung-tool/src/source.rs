@@ -1,14 +1,17 @@
 //! Anything that offers tools: our own boxes, and other servers.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use rung_auth::Permit;
-use rung_fault::Fault;
+use rung_fault::{Code, Fault};
 use rung_ladder::Budget;
 use serde_json::Value;
 
 use crate::card::Card;
+use crate::names::Names;
+use crate::peer::{Nobody, Peer};
 use crate::reply::{Rendering, Reply};
 
 /// An answer that is not there yet.
@@ -25,6 +28,10 @@ pub struct Call {
     pub rendering: Rendering,
     /// When the answer is no longer wanted.
     pub deadline: Option<Instant>,
+    /// By which names the caller knows tools.
+    pub names: Names,
+    /// Whom to tell, and to ask, on the way.
+    pub peer: Arc<dyn Peer>,
 }
 
 impl Call {
@@ -35,6 +42,8 @@ impl Call {
             budget: Budget::default(),
             rendering: Rendering::default(),
             deadline: None,
+            names: Names::default(),
+            peer: Arc::new(Nobody),
         }
     }
 }
@@ -56,4 +65,54 @@ pub trait ToolSource: Send + Sync {
 
     /// Calls one. What goes wrong is in the reply.
     fn call<'a>(&'a self, call: &'a Call, name: &'a str, arguments: Value) -> Pending<'a, Reply>;
+}
+
+/// Several sources as one, in this order. Of two tools with one name the first is there.
+pub struct Sources(pub Vec<Arc<dyn ToolSource>>);
+
+impl Sources {
+    /// The source that has the tool; the last one says that nobody does.
+    async fn of(&self, permit: &Permit, name: &str) -> Result<(&dyn ToolSource, Card), Fault> {
+        let mut absent = Fault::new(Code::UnknownTool, "no tool is there");
+        for source in &self.0 {
+            match source.describe(permit, name).await {
+                Ok(card) => return Ok((&**source, card)),
+                Err(fault) => absent = fault,
+            }
+        }
+        Err(absent)
+    }
+}
+
+impl ToolSource for Sources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+        Box::pin(async move {
+            let mut all: Vec<Card> = Vec::new();
+            for source in &self.0 {
+                for card in source.list(permit).await? {
+                    if all.iter().all(|other| other.name != card.name) {
+                        all.push(card);
+                    }
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    fn describe<'a>(
+        &'a self,
+        permit: &'a Permit,
+        name: &'a str,
+    ) -> Pending<'a, Result<Card, Fault>> {
+        Box::pin(async move { Ok(self.of(permit, name).await?.1) })
+    }
+
+    fn call<'a>(&'a self, call: &'a Call, name: &'a str, arguments: Value) -> Pending<'a, Reply> {
+        Box::pin(async move {
+            match self.of(&call.permit, name).await {
+                Ok((source, _)) => source.call(call, name, arguments).await,
+                Err(fault) => Reply::failed(&fault, rung_fault::Face::Rung, call),
+            }
+        })
+    }
 }

@@ -8,7 +8,7 @@ use rung_fault::{Code, Detail, Face, Fault};
 use rung_ladder::head;
 use serde_json::{Value, json};
 
-use crate::card::Card;
+use crate::card::{Card, TaskUse};
 use crate::reply::{Answer, Keep, Reply, render};
 use crate::schema::{of_input, of_output};
 use crate::source::{Call, Pending, ToolSource};
@@ -123,6 +123,7 @@ impl ToolboxBuilder {
                 output_schema: Some(Arc::new(output)),
                 hints: T::HINTS,
                 access: T::ACCESS,
+                tasks: TaskUse::Never,
             },
             tool: Box::new(tool),
         };

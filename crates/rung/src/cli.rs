@@ -42,6 +42,13 @@ pub(crate) enum Command {
     /// Settings: what holds, where it comes from, and which project file may say more.
     #[command(subcommand)]
     Config(Config),
+    /// Serves one MCP client on standard input and output.
+    Mcp(McpArgs),
+    /// Serves MCP clients over HTTP.
+    Serve(ServeArgs),
+    /// Who may come through the door over HTTP.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Results that are kept: store one, read any part of it.
     #[command(subcommand)]
     Result(ResultCommand),
@@ -76,6 +83,86 @@ pub(crate) enum Config {
     /// The reference of all settings, as Markdown.
     #[command(hide = true)]
     Reference,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// How tools are named: dotted, or plain for clients that refuse dots.
+    #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
+    pub(crate) tool_names: ToolNames,
+    /// Adds what the protocol's own test suite calls.
+    #[arg(long, hide = true)]
+    pub(crate) conformance: bool,
+}
+
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 takes any that is free.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<String>,
+    /// A further name by which this server may be called.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// A further place whose pages may call, as https://app.example.
+    #[arg(long, value_name = "URL")]
+    pub(crate) allow_origin: Vec<String>,
+    /// Gives older clients no sessions: every request stands for itself.
+    #[arg(long)]
+    pub(crate) stateless: bool,
+    /// Lets anybody in without a token.
+    #[arg(long)]
+    pub(crate) dev: bool,
+    /// How tools are named: dotted, or plain for clients that refuse dots.
+    #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
+    pub(crate) tool_names: ToolNames,
+    /// Lets anybody in, and adds what the protocol's own test suite calls.
+    #[arg(long, hide = true)]
+    pub(crate) conformance: bool,
+}
+
+/// How tools are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolNames {
+    /// As rung.read.
+    Dotted,
+    /// As rung_read.
+    Plain,
+}
+
+impl From<ToolNames> for rung_tool::Names {
+    fn from(names: ToolNames) -> Self {
+        match names {
+            ToolNames::Dotted => Self::Dotted,
+            ToolNames::Plain => Self::Plain,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Makes a token, and shows it once.
+    New {
+        /// Whose it is.
+        name: String,
+        /// Lets its bearer write, where something can be written.
+        #[arg(long)]
+        write: bool,
+        /// Days after which it ends; without it, it ends when it is revoked.
+        #[arg(long, value_name = "N")]
+        days: Option<u32>,
+    },
+    /// Names the tokens there are.
+    List {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ends a token, at once.
+    Revoke {
+        /// Whose it is.
+        name: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,9 +2,13 @@
 
 mod cli;
 mod commands;
+mod conformance;
 mod exit;
+mod offer;
+mod resources;
 mod results;
 mod settings;
+mod tokens;
 mod tools;
 
 use clap::Parser;

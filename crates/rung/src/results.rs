@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_kv::{Home, Limits, Options, ResultStore, Store};
+use rung_kv::{Home, Limits, Options, Records, ResultStore, Store};
 use rung_ladder::{CursorKey, Handle};
 use rung_tool::{Keep, Toolbox};
 
+use crate::resources;
 use crate::settings::Settings;
-use crate::tools::Read;
+use crate::tools::{About, Read};
 
 /// What the data folder offers to the commands.
 pub(crate) struct Results {
     pub(crate) store: ResultStore,
+    all: Arc<Store>,
+    home: Home,
     key: CursorKey,
 }
 
@@ -26,20 +29,52 @@ impl Results {
             ttl: settings.results_ttl(),
             max_bytes: settings.results_max_bytes(),
         };
-        let store = ResultStore::new(Arc::new(store), limits);
+        let all = Arc::new(store);
+        let store = ResultStore::new(all.clone(), limits);
         // What expired while nobody was here.
         store.sweep()?;
         Ok(Self {
             store,
+            all,
             key: home.cursor_key()?,
+            home,
         })
     }
 
+    /// The key that makes ours what clients carry between requests.
+    pub(crate) fn request_key(&self) -> Result<[u8; 32], Fault> {
+        Ok(self.home.request_key()?)
+    }
+
+    /// The tokens on record.
+    pub(crate) fn tokens(&self) -> Records {
+        Records::tokens(self.all.clone())
+    }
+
+    /// The tasks on record.
+    pub(crate) fn tasks(&self) -> Records {
+        Records::tasks(self.all.clone())
+    }
+
+    /// The results as resources.
+    pub(crate) fn resources(&self) -> resources::Results {
+        resources::Results::new(
+            self.store.clone(),
+            Read::new(self.store.clone(), self.key.clone()),
+        )
+    }
+
     /// The tools that are always there.
-    pub(crate) fn toolbox(&self) -> Result<Toolbox, Fault> {
+    pub(crate) fn toolbox(&self, settings: &Settings) -> Result<Toolbox, Fault> {
         let keep = Arc::new(Shelf(self.store.clone()));
         let read = Read::new(self.store.clone(), self.key.clone());
+        let about = About::new(
+            self.store.clone(),
+            settings.results_ttl().as_secs(),
+            settings.results_max_bytes(),
+        );
         Ok(Toolbox::builder(rung_fault::Face::Rung, keep)
+            .tool(about)?
             .tool(read)?
             .build())
     }

@@ -3,7 +3,14 @@
 mod completions;
 mod config;
 mod man;
+mod mcp;
 mod result;
+mod serve;
+mod token;
+
+use std::path::PathBuf;
+
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{Cli, Command};
 use crate::exit::Result;
@@ -18,12 +25,56 @@ pub(crate) fn run(cli: Cli) -> Result {
             let given = Given::here(cli.home, cli.set)?;
             config::run(&command, &given)
         }
-        Command::Result(command) => {
-            let settings = Settings::load(&Given::here(cli.home, cli.set)?)?;
-            warn(&settings);
-            result::run(command, &settings)
+        Command::Result(command) => result::run(command, &loaded(cli.home, cli.set)?),
+        Command::Token(command) => token::run(command, &loaded(cli.home, cli.set)?),
+        Command::Mcp(args) => mcp::run(&args, &loaded(cli.home, cli.set)?),
+        Command::Serve(args) => {
+            let mut set = cli.set;
+            set.extend(
+                args.listen
+                    .as_ref()
+                    .map(|address| format!("listen={address}")),
+            );
+            serve::run(args, &loaded(cli.home, set)?)
         }
     }
+}
+
+fn loaded(home: Option<PathBuf>, set: Vec<String>) -> Result<Settings> {
+    let settings = Settings::load(&Given::here(home, set)?)?;
+    warn(&settings);
+    Ok(settings)
+}
+
+/// Everything that is no answer goes to stderr, as much of it as the settings want.
+fn log_to_stderr(settings: &Settings) {
+    let level = settings.log().parse().unwrap_or(LevelFilter::WARN);
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}
+
+/// Waits until the process is asked to stop.
+async fn asked_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupted), Ok(mut terminated)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
+}
+
+/// A moment for people.
+fn time(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| "?".to_owned(), |time| time.to_string())
 }
 
 /// Says what an unapproved project file asked for in vain.

@@ -182,7 +182,7 @@ fn type_of(path: &Path) -> &'static str {
 }
 
 fn read(results: &Results, permit: Permit, settings: &Settings, args: ReadArgs) -> Result {
-    let toolbox = results.toolbox()?;
+    let toolbox = results.toolbox(settings)?;
     let call = Call {
         budget: Budget::bytes(settings.reply_max_bytes()),
         rendering: match args.form {

@@ -12,6 +12,7 @@ mod table;
 mod trust;
 mod value;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -131,6 +132,22 @@ impl Settings {
     /// Bytes of results that one caller may keep.
     pub(crate) fn results_max_bytes(&self) -> u64 {
         self.number("results.max_bytes")
+    }
+
+    /// Where the HTTP side listens.
+    pub(crate) fn listen(&self) -> SocketAddr {
+        match self.values.get("listen") {
+            Some((Value::Address(address), _)) => *address,
+            other => unreachable!("listen has an address by default, not {other:?}"),
+        }
+    }
+
+    /// How much a server tells.
+    pub(crate) fn log(&self) -> &'static str {
+        match self.values.get("log") {
+            Some((Value::Word(word), _)) => word,
+            other => unreachable!("log has a word by default, not {other:?}"),
+        }
     }
 
     fn number(&self, key: &str) -> u64 {

@@ -77,6 +77,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         help: "Where the HTTP side listens.",
     },
     Setting {
+        key: "log",
+        env: Some("RUNG_LOG"),
+        kind: Kind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]),
+        default: Some("warn"),
+        power: Power::Reaches,
+        help: "How much a server tells on stderr. What callers send and get is never told.",
+    },
+    Setting {
         key: "reply.max_bytes",
         env: Some("RUNG_REPLY_MAX_BYTES"),
         kind: Kind::Number {

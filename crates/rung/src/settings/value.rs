@@ -14,6 +14,7 @@ pub(crate) enum Kind {
     Folder,
     Folders,
     Number { min: u64, max: u64 },
+    OneOf(&'static [&'static str]),
     Switch,
     Url,
 }
@@ -28,6 +29,7 @@ pub(crate) enum Value {
     Number(u64),
     Switch(bool),
     Url(String),
+    Word(&'static str),
 }
 
 /// What folders are relative to.
@@ -80,6 +82,15 @@ impl Kind {
                     .map(Value::Number)
                     .ok_or_else(|| format!("a whole number from {min} to {max}"))
             }
+            (Self::OneOf(words), raw) => {
+                let given = match &raw {
+                    Raw::Text(text) => text.as_str(),
+                    _ => "",
+                };
+                let word = words.iter().find(|word| **word == given);
+                word.map(|word| Value::Word(word))
+                    .ok_or_else(|| format!("one of {}", words.join(", ")))
+            }
             (Self::Switch, Raw::Switch(switch)) => Ok(Value::Switch(switch)),
             (Self::Switch, _) => Err("true or false".to_owned()),
             (Self::Url, Raw::Text(text))
@@ -108,7 +119,7 @@ impl Kind {
                 "false" => Raw::Switch(false),
                 _ => Raw::Other,
             },
-            Self::Address | Self::Folder | Self::Number { .. } | Self::Url => {
+            Self::Address | Self::Folder | Self::Number { .. } | Self::OneOf(_) | Self::Url => {
                 Raw::Text(text.to_owned())
             }
         };
@@ -123,6 +134,7 @@ impl Kind {
             Self::Folder => "folder".to_owned(),
             Self::Folders => "list of folders".to_owned(),
             Self::Number { min, max } => format!("{min} to {max}"),
+            Self::OneOf(words) => words.join(", "),
             Self::Switch => "true or false".to_owned(),
             Self::Url => "URL".to_owned(),
         }
@@ -159,6 +171,7 @@ impl fmt::Display for Value {
             Self::Number(number) => write!(f, "{number}"),
             Self::Switch(switch) => write!(f, "{switch}"),
             Self::Url(url) => f.write_str(&visible(url)),
+            Self::Word(word) => f.write_str(word),
         }
     }
 }
@@ -174,6 +187,7 @@ impl Value {
             Self::Folders(paths) => json!(paths),
             Self::Number(number) => json!(number),
             Self::Switch(switch) => json!(switch),
+            Self::Word(word) => json!(word),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The tools that belong to no source. One file each.
 
+mod about;
 mod read;
 
+pub(crate) use about::About;
 pub(crate) use read::{Read, ReadInput};

@@ -14,7 +14,7 @@ use rung_ladder::{
     Binding, CursorKey, Document, Handle, Kind, Mark, Path, Piece, Position, Range, Reading,
     Selector, Window, go_on, limits, read,
 };
-use rung_tool::{Answer, Call, Link, Tool};
+use rung_tool::{Answer, Call, Link, Rendering, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -157,7 +157,75 @@ impl Tool for Read {
     }
 }
 
+/// A part of a result, as it stands at an address.
+pub(crate) struct Part {
+    pub(crate) content_type: String,
+    pub(crate) text: Option<String>,
+    pub(crate) blob: Option<String>,
+    /// Which part it is.
+    pub(crate) facts: serde_json::Value,
+    pub(crate) next_cursor: Option<String>,
+}
+
 impl Read {
+    /// Reads what the tool reads, without what the tool says around it.
+    pub(crate) fn part(&self, call: &Call, input: &ReadInput) -> Result<Part, Fault> {
+        let call = Call {
+            rendering: Rendering {
+                structured: false,
+                links: false,
+            },
+            ..call.clone()
+        };
+        let answer = self.read(&call, input)?;
+        let ReadOutput {
+            content_type,
+            next_cursor,
+            ..
+        } = answer.data.clone();
+        let facts = ReadOutput {
+            text: None,
+            hits: None,
+            next_cursor: None,
+            ..answer.data
+        };
+        // Behind the two lines that say what it is.
+        let text = answer.text.map(|text| {
+            let behind = text.splitn(3, '\n').nth(2);
+            behind.unwrap_or_default().to_owned()
+        });
+        let (text, blob, content_type) = match text {
+            Some(text) if facts.size_chars.is_some() => {
+                (Some(text), None, text_type(content_type, &facts))
+            }
+            _ => (None, Some(self.bytes(&call, input)?), content_type),
+        };
+        Ok(Part {
+            content_type,
+            text,
+            blob,
+            facts: serde_json::to_value(facts).unwrap_or_default(),
+            next_cursor,
+        })
+    }
+
+    /// All of a result that is not text, in base64.
+    fn bytes(&self, call: &Call, input: &ReadInput) -> Result<String, Fault> {
+        let stored = self
+            .store
+            .open(&call.permit, &input.handle.parse::<Handle>()?)?;
+        if stored.len_bytes().saturating_mul(4) / 3 + 4 > call.budget.max_bytes as u64 {
+            let why = "the result is not text, and too long to be sent as bytes";
+            return Err(Fault::new(Code::NotText, why)
+                .with_hint("`rung result export` writes it to a file"));
+        }
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < stored.len_bytes() {
+            bytes.extend_from_slice(&stored.piece(bytes.len() as u64)?);
+        }
+        Ok(data_encoding::BASE64.encode(&bytes))
+    }
+
     fn read(&self, call: &Call, input: &ReadInput) -> Result<Answer<ReadOutput>, Fault> {
         let (handle, cursor) = parse_handle(input)?;
         let stored = self.store.open(&call.permit, &handle)?;
@@ -285,7 +353,7 @@ impl Read {
         let next = match &output.next_cursor {
             Some(cursor) => {
                 let arguments = json!({"handle": handle.to_string(), "cursor": cursor});
-                format!("next {} {arguments}", Self::NAME)
+                format!("next {} {arguments}", call.names.show(Self::NAME))
             }
             None => "end".to_owned(),
         };
@@ -306,6 +374,16 @@ impl Read {
                 },
             },
         }
+    }
+}
+
+/// Part of a JSON document is no document of its own.
+fn text_type(content_type: String, facts: &ReadOutput) -> String {
+    let whole = facts.window.as_ref().is_some_and(|window| window.complete) && facts.path.is_none();
+    if whole {
+        content_type
+    } else {
+        "text/plain".to_owned()
     }
 }
 

@@ -1,0 +1,163 @@
+//! Small records by name: who may come in, which tasks are under way. Every process on the folder sees them.
+
+use std::sync::Arc;
+
+use crate::store::Table;
+use crate::{Result, Store};
+
+/// Records of one sort, each gone after its time. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Records {
+    store: Arc<Store>,
+    table: Table,
+}
+
+/// Expired records that one write clears away.
+const SWEEP: usize = 8;
+/// A record that stays.
+const FOR_EVER: u64 = u64::MAX;
+
+impl Records {
+    /// The tokens on record.
+    pub fn tokens(store: Arc<Store>) -> Self {
+        let table = store.tables.tokens;
+        Self { store, table }
+    }
+
+    /// The tasks on record.
+    pub fn tasks(store: Arc<Store>) -> Self {
+        let table = store.tables.tasks;
+        Self { store, table }
+    }
+
+    /// Writes a record. It is on disk when this returns.
+    pub fn put(
+        &self,
+        key: &str,
+        record: &[u8],
+        now_ms: u64,
+        expires_ms: Option<u64>,
+    ) -> Result<()> {
+        let row = row(record, expires_ms);
+        self.store.write(|txn| {
+            let mut expired = Vec::new();
+            for entry in self.table.iter(txn)? {
+                let (key, row) = entry?;
+                if expires(row) <= now_ms {
+                    expired.push(key.to_vec());
+                    if expired.len() == SWEEP {
+                        break;
+                    }
+                }
+            }
+            for key in expired {
+                self.table.delete(txn, &key)?;
+            }
+            Ok(self.table.put(txn, key.as_bytes(), &row)?)
+        })
+    }
+
+    /// Writes a record unless there is one of that name. Whether it was written.
+    pub fn add(
+        &self,
+        key: &str,
+        record: &[u8],
+        now_ms: u64,
+        expires_ms: Option<u64>,
+    ) -> Result<bool> {
+        let row = row(record, expires_ms);
+        self.store.write(|txn| {
+            let taken = self.table.get(txn, key.as_bytes())?;
+            if taken.is_some_and(|row| expires(row) > now_ms) {
+                return Ok(false);
+            }
+            self.table.put(txn, key.as_bytes(), &row)?;
+            Ok(true)
+        })
+    }
+
+    /// Reads a record.
+    pub fn get(&self, key: &str, now_ms: u64) -> Result<Option<Vec<u8>>> {
+        self.store.read(|txn| {
+            let row = self.table.get(txn, key.as_bytes())?;
+            let row = row.filter(|row| expires(row) > now_ms);
+            Ok(row.map(|row| row[8..].to_vec()))
+        })
+    }
+
+    /// Reads every record, by name.
+    pub fn list(&self, now_ms: u64) -> Result<Vec<(String, Vec<u8>)>> {
+        self.store.read(|txn| {
+            let mut all = Vec::new();
+            for entry in self.table.iter(txn)? {
+                let (key, row) = entry?;
+                if expires(row) > now_ms {
+                    let key = String::from_utf8_lossy(key).into_owned();
+                    all.push((key, row[8..].to_vec()));
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    /// A number that is another one whenever something was written, by whatever process.
+    pub fn version(&self) -> usize {
+        self.store.version()
+    }
+
+    /// Forgets a record. Whether there was one.
+    pub fn remove(&self, key: &str) -> Result<bool> {
+        self.store
+            .write(|txn| Ok(self.table.delete(txn, key.as_bytes())?))
+    }
+}
+
+/// When it ends, then the record.
+fn row(record: &[u8], expires_ms: Option<u64>) -> Vec<u8> {
+    let mut row = expires_ms.unwrap_or(FOR_EVER).to_be_bytes().to_vec();
+    row.extend_from_slice(record);
+    row
+}
+
+/// A row that is cut short has expired.
+fn expires(row: &[u8]) -> u64 {
+    row.first_chunk()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn a_record_is_there_until_its_time_and_its_name_is_taken_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path(), Options::default()).unwrap());
+        let (tokens, tasks) = (Records::tokens(store.clone()), Records::tasks(store));
+        let version = tokens.version();
+        assert!(tokens.add("a", b"1", 0, None).unwrap());
+        assert_ne!(tokens.version(), version);
+        assert!(!tokens.add("a", b"2", 0, None).unwrap());
+        tokens.put("b", b"3", 0, Some(10)).unwrap();
+        assert_eq!(tokens.get("b", 9).unwrap(), Some(b"3".to_vec()));
+        assert_eq!(tokens.get("b", 10).unwrap(), None);
+        assert!(tokens.add("b", b"4", 10, None).unwrap(), "its time is over");
+        assert_eq!(tokens.list(0).unwrap().len(), 2);
+        assert!(
+            tasks.list(0).unwrap().is_empty(),
+            "one sort does not see the other"
+        );
+        assert!(tokens.remove("a").unwrap());
+        assert!(!tokens.remove("a").unwrap());
+        tokens.put("c", b"", 5, Some(6)).unwrap();
+        tokens.put("d", b"", 7, None).unwrap();
+        let names: Vec<String> = tokens
+            .list(7)
+            .unwrap()
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
+        assert_eq!(names, ["b", "d"]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Who is speaking, and what they can do: once a session in the legacy era, in every request in the modern one.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use rung_auth::Permit;
+use rung_tool::{Ask, Level, Rendering};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::refusal::{Refusal, Result};
+use crate::session::Session;
+use crate::version::Version;
+
+/// The extension that lets a call go on as a task.
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// What is protocol in the `_meta` of a request.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Meta<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    pub(crate) progress_token: Option<&'a RawValue>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    pub(crate) version: Option<&'a RawValue>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<&'a RawValue>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
+    log_level: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WithMeta<'a> {
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<Meta<'a>>,
+}
+
+impl<'a> Meta<'a> {
+    /// The `_meta` of `params`; empty where there is none.
+    pub(crate) fn of(params: Option<&'a RawValue>) -> Result<Self> {
+        let Some(params) = params else {
+            return Ok(Self::default());
+        };
+        let found: WithMeta<'a> = serde_json::from_str(params.get())
+            .map_err(|error| invalid("params", &error).with_status(400))?;
+        Ok(found.meta.unwrap_or_default())
+    }
+
+    /// What a modern request must say of its client.
+    pub(crate) fn declared(&self) -> Result<(Version, Capabilities, Option<Level>)> {
+        let missing = |what: &str| {
+            let key = format!("io.modelcontextprotocol/{what}");
+            Refusal::params(format!("params._meta must have {key}")).with_status(400)
+        };
+        let version = self.version.ok_or_else(|| missing("protocolVersion"))?;
+        let version: &str =
+            serde_json::from_str(version.get()).map_err(|_| missing("protocolVersion"))?;
+        let known = Version::of(version).filter(|version| version.is_modern());
+        let version = known.ok_or_else(|| Refusal::version(version))?;
+        let capabilities = self
+            .capabilities
+            .ok_or_else(|| missing("clientCapabilities"))?;
+        let capabilities = Capabilities::read(capabilities)?;
+        let log_level = match self.log_level {
+            None => None,
+            Some(level) => Some(
+                serde_json::from_str(level.get()).map_err(|_| missing("logLevel, one of eight"))?,
+            ),
+        };
+        Ok((version, capabilities, log_level))
+    }
+}
+
+/// A refusal for a part of the parameters that does not read. What serde says quotes the input; it is bounded.
+pub(crate) fn invalid(what: &str, error: &serde_json::Error) -> Refusal {
+    let why = error.to_string();
+    Refusal::params(format!("{what}: {}", rung_ladder::head(&why, 300)))
+}
+
+/// What a client declared that it can do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
+pub(crate) struct Capabilities {
+    form: bool,
+    visit: bool,
+    sample: bool,
+    roots: bool,
+    /// It can follow a task.
+    pub(crate) tasks: bool,
+}
+
+impl Capabilities {
+    pub(crate) fn read(raw: &RawValue) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Declared {
+            elicitation: Option<Value>,
+            sampling: Option<Value>,
+            roots: Option<Value>,
+            extensions: Option<Value>,
+        }
+        let declared: Declared = serde_json::from_str(raw.get())
+            .map_err(|error| invalid("capabilities", &error).with_status(400))?;
+        let elicitation = declared.elicitation.filter(Value::is_object);
+        let mode = |mode: &str| elicitation.as_ref().is_some_and(|e| e.get(mode).is_some());
+        Ok(Self {
+            // Naming no mode means the form, which was the only one at first.
+            form: mode("form") || elicitation.is_some() && !mode("url"),
+            visit: mode("url"),
+            sample: declared.sampling.is_some_and(|s| s.is_object()),
+            roots: declared.roots.is_some_and(|r| r.is_object()),
+            tasks: declared.extensions.is_some_and(|e| e.get(TASKS).is_some()),
+        })
+    }
+
+    pub(crate) fn can(self, ask: Ask) -> bool {
+        match ask {
+            Ask::Form => self.form,
+            Ask::Visit => self.visit,
+            Ask::Sample => self.sample,
+            Ask::Roots => self.roots,
+        }
+    }
+}
+
+/// The capability behind a question, in the shape in which a client would declare it.
+pub(crate) fn required(capability: &str) -> Value {
+    match capability {
+        "elicitation.url" => json!({"elicitation": {"url": {}}}),
+        TASKS => json!({"extensions": {TASKS: {}}}),
+        plain => json!({plain: {}}),
+    }
+}
+
+/// Who asks.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) permit: Permit,
+    pub(crate) version: Version,
+    pub(crate) capabilities: Capabilities,
+    /// How loud a message must be to be told; nothing is told where it is not set.
+    pub(crate) log_level: Option<Level>,
+    /// The conversation this belongs to, in the legacy era.
+    pub(crate) session: Option<Arc<Session>>,
+    /// The headers that must say what the body says, in the modern era over HTTP.
+    pub(crate) headers: Option<HeaderMap>,
+}
+
+impl Client {
+    /// Who speaks in a session.
+    pub(crate) fn of_session(permit: Permit, session: &Arc<Session>) -> Self {
+        Self {
+            permit,
+            version: session.version,
+            capabilities: session.capabilities,
+            log_level: Some(session.log_level()),
+            session: Some(session.clone()),
+            headers: None,
+        }
+    }
+
+    /// The forms this client can read.
+    pub(crate) fn rendering(&self) -> Rendering {
+        let since_2025_06_18 = self.version >= Version::V2025_06_18;
+        Rendering {
+            structured: since_2025_06_18,
+            links: since_2025_06_18,
+        }
+    }
+
+    pub(crate) fn is_modern(&self) -> bool {
+        self.version.is_modern()
+    }
+
+    /// What handles, tasks and cursors of this client are bound to.
+    pub(crate) fn bound(&self) -> [&str; 2] {
+        [self.permit.caller().as_str(), self.permit.grant().as_str()]
+    }
+}

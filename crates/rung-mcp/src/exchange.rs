@@ -1,0 +1,319 @@
+//! One request while it is being served: what the tool tells its caller, what it asks, and how it ends.
+//!
+//! A tool speaks to a [`Peer`] and knows no era. Here a question becomes a request to the client (legacy), the
+//! end of this request with a sealed state to come back with (modern), or an input that a task waits for. A
+//! modern question ends the run: when the client comes back, the tool is run again with the answers at hand.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use parking_lot::Mutex;
+use rung_fault::{Code, Fault};
+use rung_tool::{Answers, Ask, Level, Peer, Pending, Progress, Question, cannot};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
+use crate::client::Client;
+use crate::envelope::{Id, write_notification, write_request};
+use crate::refusal::{Refusal, Result};
+use crate::session::Session;
+use crate::tasks::Task;
+
+/// Where the messages that belong to a request go.
+pub(crate) trait Outlet: std::fmt::Debug + Send + Sync {
+    /// Sends a message, or drops it where the client is too slow to be told everything.
+    fn say(&self, message: Vec<u8>);
+
+    /// Sends a message that must not be lost.
+    fn insist(&self, message: Vec<u8>);
+
+    /// Lets the connection go, where the client can come back for the rest.
+    fn hang_up(&self) {}
+}
+
+/// The JSON of a result, or why there is none.
+pub(crate) type Run = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
+
+/// One request while it is being served.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    client: Arc<Client>,
+    outlet: Arc<dyn Outlet>,
+    progress_token: Option<Box<RawValue>>,
+    told: Mutex<Option<f64>>,
+    /// What the client has answered before, or along with the request.
+    given: Answers,
+    /// Whether this request may become a task.
+    may_detach: bool,
+    task: Mutex<Option<Arc<Task>>>,
+    signal: Mutex<Option<Signal>>,
+    signalled: Notify,
+    detached: Notify,
+}
+
+/// What a run wants of whoever drives it.
+#[derive(Debug)]
+enum Signal {
+    /// To be run again when these are answered.
+    Asks(Vec<(String, Question)>),
+    /// To go on as a task.
+    Detaches,
+}
+
+/// How driving a run ended.
+pub(crate) enum End {
+    /// With a result.
+    Done(Result<Vec<u8>>),
+    /// With questions.
+    Asks(Vec<(String, Question)>),
+    /// Not yet: it goes on as a task.
+    Detaches(Run),
+}
+
+/// What a request brings for its exchange.
+pub(crate) struct Opening {
+    pub(crate) progress_token: Option<Box<RawValue>>,
+    pub(crate) given: Answers,
+    pub(crate) may_detach: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(client: Arc<Client>, outlet: Arc<dyn Outlet>, opening: Opening) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            outlet,
+            progress_token: opening.progress_token,
+            told: Mutex::default(),
+            given: opening.given,
+            may_detach: opening.may_detach,
+            task: Mutex::default(),
+            signal: Mutex::default(),
+            signalled: Notify::new(),
+            detached: Notify::new(),
+        })
+    }
+
+    /// Runs until there is something to answer.
+    pub(crate) async fn drive(&self, mut run: Run) -> End {
+        loop {
+            tokio::select! {
+                biased;
+                out = caught(&mut run) => return End::Done(out),
+                () = self.signalled.notified() => match self.signal.lock().take() {
+                    Some(Signal::Asks(questions)) => return End::Asks(questions),
+                    Some(Signal::Detaches) => return End::Detaches(run),
+                    None => {}
+                },
+            }
+        }
+    }
+
+    /// From now on the run is a task.
+    pub(crate) fn set_task(&self, task: Arc<Task>) {
+        *self.task.lock() = Some(task);
+        self.detached.notify_one();
+    }
+
+    fn signal(&self, signal: Signal) {
+        *self.signal.lock() = Some(signal);
+        self.signalled.notify_one();
+    }
+
+    async fn ask_session(
+        &self,
+        session: &Arc<Session>,
+        questions: Vec<(String, Question)>,
+    ) -> Result<Answers, Fault> {
+        let mut answers = Answers::new();
+        for (key, question) in questions {
+            let (id, receiver) = session.ask();
+            let mut asked = Asked {
+                exchange: self,
+                session,
+                id: Some(id.clone()),
+            };
+            let method = method(question.ask);
+            self.outlet
+                .insist(write_request(&id, method, &question.params));
+            let answer = receiver.await;
+            asked.id = None;
+            let refused = |why: &str| {
+                let why = rung_ladder::head(why, 300);
+                Fault::new(
+                    Code::SourceFailed,
+                    format!("the client did not answer {method}: {why}"),
+                )
+            };
+            match answer {
+                Ok(Ok(answer)) if answer.is_object() => answers.insert(key, answer),
+                Ok(Ok(_)) => return Err(refused("its answer is not an object")),
+                Ok(Err(error)) => return Err(refused(&error)),
+                Err(_) => return Err(refused("it has gone")),
+            };
+        }
+        Ok(answers)
+    }
+}
+
+/// The method that asks it.
+pub(crate) fn method(ask: Ask) -> &'static str {
+    match ask {
+        Ask::Form | Ask::Visit => "elicitation/create",
+        Ask::Sample => "sampling/createMessage",
+        Ask::Roots => "roots/list",
+    }
+}
+
+/// A question under way. Dropped before its answer came, it takes the question back.
+struct Asked<'a> {
+    exchange: &'a Exchange,
+    session: &'a Session,
+    id: Option<Id>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.session.forget(&id);
+            #[derive(Serialize)]
+            #[serde(rename_all = "camelCase")]
+            struct Cancelled<'a> {
+                request_id: &'a RawValue,
+            }
+            if let Ok(request_id) = serde_json::from_str(id.as_json()) {
+                let params = Cancelled { request_id };
+                self.exchange
+                    .outlet
+                    .say(write_notification("notifications/cancelled", &params));
+            }
+        }
+    }
+}
+
+/// A tool that panics is a bug of ours, and nobody else's trouble.
+async fn caught(run: &mut Run) -> Result<Vec<u8>> {
+    std::future::poll_fn(|context| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| {
+            Poll::Ready(Err(Refusal::internal(
+                "the request could not be served: a bug of ours",
+            )))
+        })
+    })
+    .await
+}
+
+impl Peer for Exchange {
+    fn progress(&self, progress: Progress) {
+        // It must grow; what does not is not worth a message.
+        let done = progress.done.as_f64();
+        {
+            let mut told = self.told.lock();
+            if *told >= done {
+                return;
+            }
+            *told = done;
+        }
+        if let Some(task) = self.task.lock().as_ref() {
+            if let Some(message) = progress.message {
+                task.say(message);
+            }
+            return;
+        }
+        let Some(token) = self.progress_token.as_deref() else {
+            return;
+        };
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            progress_token: &'a RawValue,
+            #[serde(flatten)]
+            progress: Progress,
+        }
+        let params = Params {
+            progress_token: token,
+            progress,
+        };
+        self.outlet
+            .say(write_notification("notifications/progress", &params));
+    }
+
+    fn log(&self, level: Level, logger: &str, data: &Value) {
+        let wanted = match &self.client.session {
+            Some(session) => Some(session.log_level()),
+            None => self.client.log_level,
+        };
+        if wanted.is_some_and(|wanted| level >= wanted) && self.task.lock().is_none() {
+            #[derive(Serialize)]
+            struct Params<'a> {
+                level: Level,
+                logger: &'a str,
+                data: &'a Value,
+            }
+            let params = Params {
+                level,
+                logger,
+                data,
+            };
+            self.outlet
+                .say(write_notification("notifications/message", &params));
+        }
+    }
+
+    fn can(&self, ask: Ask) -> bool {
+        self.client.capabilities.can(ask)
+    }
+
+    fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>> {
+        Box::pin(async move {
+            if let Some((_, question)) = questions
+                .iter()
+                .find(|(_, question)| !self.can(question.ask))
+            {
+                return Err(cannot(question.ask));
+            }
+            if let Some(session) = &self.client.session {
+                return self.ask_session(session, questions).await;
+            }
+            let task = self.task.lock().clone();
+            let mut answers = Answers::new();
+            let mut open = Vec::new();
+            for (key, question) in questions {
+                match self.given.get(&key) {
+                    // What is no answer was not answered.
+                    Some(answer) if answer.is_object() => {
+                        answers.insert(key, answer.clone());
+                    }
+                    _ => open.push((key, question)),
+                }
+            }
+            if open.is_empty() {
+                return Ok(answers);
+            }
+            if let Some(task) = task {
+                answers.extend(task.ask(open).await);
+                return Ok(answers);
+            }
+            self.signal(Signal::Asks(open));
+            // Whoever drives the run drops it here.
+            std::future::pending().await
+        })
+    }
+
+    fn detach(&self) -> Pending<'_, ()> {
+        Box::pin(async move {
+            if self.may_detach && self.task.lock().is_none() {
+                self.signal(Signal::Detaches);
+                self.detached.notified().await;
+            }
+        })
+    }
+
+    fn hang_up(&self) {
+        self.outlet.hang_up();
+    }
+}

@@ -1,0 +1,268 @@
+//! Who is let in: by which name we were called, from which page, with which token.
+//!
+//! A browser lets any page send requests here, and lets a page's owner name our address as their own. The Host and
+//! Origin headers tell; what they may say is listed, and everything else is turned away.
+
+use std::net::SocketAddr;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use rung_auth::Permit;
+use serde_json::json;
+
+use super::PATH;
+
+/// Says who may come in.
+pub trait Admission: Send + Sync {
+    /// The permit of whoever shows this token, or none.
+    fn admit(&self, bearer: Option<&str>) -> Result<Permit, Denied>;
+}
+
+/// Why somebody is not let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denied {
+    /// They showed nothing, and something is needed.
+    NoToken,
+    /// What they showed is not valid.
+    BadToken,
+    /// It could not be found out.
+    Broken(String),
+}
+
+/// The door.
+pub struct Door {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    admission: Box<dyn Admission>,
+}
+
+/// Names of this machine that no other machine can claim.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+impl Door {
+    /// The door of a listener at `address`, which may be called by `hosts` and from pages at `origins` as well.
+    pub fn new(
+        address: SocketAddr,
+        hosts: Vec<String>,
+        origins: Vec<String>,
+        admission: impl Admission + 'static,
+    ) -> Self {
+        let mut known: Vec<String> = LOOPBACK.map(str::to_owned).to_vec();
+        if !address.ip().is_unspecified() {
+            known.push(match address {
+                SocketAddr::V4(address) => address.ip().to_string(),
+                SocketAddr::V6(address) => format!("[{}]", address.ip()),
+            });
+        }
+        known.extend(hosts.into_iter().map(|host| host.to_ascii_lowercase()));
+        let origins = origins
+            .into_iter()
+            .map(|origin| origin.trim_end_matches('/').to_ascii_lowercase());
+        Self {
+            hosts: known,
+            origins: origins.collect(),
+            admission: Box::new(admission),
+        }
+    }
+
+    /// Checks by which name we are called, and from where.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), (&'static str, &'static str)> {
+        let host = single(headers, &header::HOST).unwrap_or_default();
+        if !self.knows_host(host) {
+            return Err((
+                "host",
+                "this Host is not served here; --allow-host NAME lets it in\n",
+            ));
+        }
+        if !headers.contains_key(header::ORIGIN) {
+            return Ok(());
+        }
+        let origin = single(headers, &header::ORIGIN).unwrap_or_default();
+        if self.knows_origin(origin) {
+            return Ok(());
+        }
+        Err((
+            "origin",
+            "pages from this Origin are not served here; --allow-origin URL lets them in\n",
+        ))
+    }
+
+    fn knows_host(&self, host: &str) -> bool {
+        let matches = |known: &str| {
+            host.eq_ignore_ascii_case(known) || without_port(host).eq_ignore_ascii_case(known)
+        };
+        self.hosts.iter().any(|known| matches(known))
+    }
+
+    fn knows_origin(&self, origin: &str) -> bool {
+        if self
+            .origins
+            .iter()
+            .any(|known| origin.eq_ignore_ascii_case(known))
+        {
+            return true;
+        }
+        let host = origin
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"));
+        host.is_some_and(|host| {
+            LOOPBACK
+                .iter()
+                .any(|own| without_port(host).eq_ignore_ascii_case(own))
+        })
+    }
+
+    /// The permit of whoever sent these headers.
+    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Permit, Denied> {
+        if !headers.contains_key(header::AUTHORIZATION) {
+            return self.admission.admit(None);
+        }
+        let shown = single(headers, &header::AUTHORIZATION).ok_or(Denied::BadToken)?;
+        let (scheme, token) = shown.split_once(' ').ok_or(Denied::BadToken)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Denied::BadToken);
+        }
+        self.admission.admit(Some(token.trim()))
+    }
+}
+
+/// A header that stands once and is text.
+pub(super) fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut all = headers.get_all(name).iter();
+    let (first, more) = (all.next()?, all.next());
+    first.to_str().ok().filter(|_| more.is_none())
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// Where we are, as the client sees us. The Host has been checked.
+pub(super) fn origin(headers: &HeaderMap) -> String {
+    let host = single(headers, &header::HOST).unwrap_or("localhost");
+    format!("http://{host}")
+}
+
+/// The answer to whoever is not let in: where to read how to be.
+pub(super) fn challenge(headers: &HeaderMap, denied: &Denied) -> Response {
+    let (status, error, hint) = match denied {
+        Denied::NoToken => (
+            StatusCode::UNAUTHORIZED,
+            "",
+            "send Authorization: Bearer with a token from `rung token new`",
+        ),
+        Denied::BadToken => (
+            StatusCode::UNAUTHORIZED,
+            "error=\"invalid_token\", ",
+            "ask the owner for a new token",
+        ),
+        Denied::Broken(why) => {
+            tracing::error!(%why, "nobody can be let in");
+            (StatusCode::SERVICE_UNAVAILABLE, "", "try again later")
+        }
+    };
+    let body = json!({"error": {"code": "authentication_error", "message": "you are not let in", "hint": hint}});
+    let mut response = super::json_response(status, body.to_string());
+    if status == StatusCode::UNAUTHORIZED {
+        let metadata = format!(
+            "{}/.well-known/oauth-protected-resource{PATH}",
+            origin(headers)
+        );
+        let challenge = format!("Bearer {error}resource_metadata=\"{metadata}\"");
+        if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, challenge);
+        }
+    }
+    response.into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Anybody;
+
+    impl Admission for Anybody {
+        fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
+            Ok(Permit::anonymous())
+        }
+    }
+
+    fn checked(door: &Door, host: &str, origin: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        door.check(&headers).is_ok()
+    }
+
+    #[test]
+    fn only_known_hosts_and_origins_pass() {
+        let hosts = vec!["door.example".to_owned(), "other.example:8080".to_owned()];
+        let origins = vec!["https://page.example/".to_owned()];
+        let door = Door::new("127.0.0.1:7663".parse().unwrap(), hosts, origins, Anybody);
+        for host in [
+            "127.0.0.1:7663",
+            "LOCALHOST",
+            "[::1]:1",
+            "[::1]",
+            "door.example:99",
+            "other.example:8080",
+        ] {
+            assert!(checked(&door, host, None), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "other.example:81",
+            "evil.example:7663",
+            "localhost:7663:7663",
+            "door.example.",
+            "user@localhost",
+        ] {
+            assert!(!checked(&door, host, None), "{host}");
+        }
+        for origin in [
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "http://[::1]:5",
+            "https://PAGE.example",
+        ] {
+            assert!(checked(&door, "localhost", Some(origin)), "{origin}");
+        }
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "http://page.example",
+            "https://page.example.evil.example",
+            "http://localhost.evil.example",
+            "file://localhost",
+            "http://localhost@evil.example",
+            "localhost",
+        ] {
+            assert!(!checked(&door, "localhost", Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_stands_twice_is_none() {
+        let door = Door::new("0.0.0.0:1".parse().unwrap(), vec![], vec![], Anybody);
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, "localhost".parse().unwrap());
+        headers.append(header::HOST, "localhost".parse().unwrap());
+        assert!(door.check(&headers).is_err());
+        assert!(
+            !checked(&door, "0.0.0.0:1", None),
+            "no name at all is no name"
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! Streamable HTTP: both eras on one address.
+//!
+//! A modern request stands for itself: closing its reply cancels it. A legacy one belongs to a session and goes on
+//! when the connection breaks; what its stream had to say can be fetched again. Either way the reply is plain JSON
+//! if the answer is all there is to say, and a stream if something comes before it or it takes long.
+
+mod door;
+mod post;
+mod sessions;
+mod stream;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{any, get};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use crate::server::Server;
+pub use door::{Admission, Denied, Door};
+use sessions::Sessions;
+
+/// Where the protocol is spoken.
+pub const PATH: &str = "/mcp";
+/// A request whose head does not come in this time does not come.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// Connections at once.
+const MAX_CONNECTIONS: usize = 4_096;
+/// How long calls under way may take when we are to stop.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How it is served.
+pub struct Config {
+    /// Who is let in.
+    pub door: Door,
+    /// Whether legacy clients get sessions. Without them every request stands for itself.
+    pub sessions: bool,
+}
+
+pub(crate) struct App {
+    pub(crate) server: Server,
+    pub(crate) door: Door,
+    /// `None` where there are none.
+    pub(crate) sessions: Option<Sessions>,
+}
+
+/// Serves until `stop` ends. Then nobody new is let in, and calls under way finish.
+pub async fn serve(
+    server: Server,
+    config: Config,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) {
+    let app = Arc::new(App {
+        sessions: config.sessions.then(|| Sessions::new(server.clone())),
+        door: config.door,
+        server: server.clone(),
+    });
+    let router = router(app.clone());
+    let tracker = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let tending = tokio::spawn({
+        let app = app.clone();
+        async move {
+            if let Some(sessions) = &app.sessions {
+                sessions.tend().await;
+            }
+        }
+    });
+    tokio::pin!(stop);
+    loop {
+        // Whoever is not let in yet waits in the system's own queue.
+        let accepted = async {
+            let permit = room.clone().acquire_owned().await;
+            (listener.accept().await, permit)
+        };
+        let (accepted, permit) = tokio::select! {
+            accepted = accepted => accepted,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let served = connection(server.clone(), router.clone(), stream);
+                tracker.spawn(async move {
+                    served.await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                // Out of files, most likely: others must end first.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listener);
+    server.shut_down();
+    tracker.close();
+    if tokio::time::timeout(GRACE, tracker.wait()).await.is_err() {
+        tracing::warn!("some calls did not finish in time and are given up");
+    }
+    tending.abort();
+}
+
+async fn connection(server: Server, router: Router, stream: TcpStream) {
+    // Without it a small answer waits for the other side to acknowledge the one before: 40 ms a call.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    server.0.metrics.connections.inc();
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = server.0.shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke");
+    }
+    server.0.metrics.connections.dec();
+}
+
+fn router(app: Arc<App>) -> Router {
+    let described = get(resource_metadata);
+    Router::new()
+        .route(PATH, any(protocol))
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .route("/.well-known/oauth-protected-resource", described.clone())
+        .route(
+            "/.well-known/oauth-protected-resource/mcp",
+            described.clone(),
+        )
+        .route("/mcp/.well-known/oauth-protected-resource", described)
+        .layer(from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// Nobody gets further whose Host or Origin is not ours to serve.
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if let Err((why, message)) = app.door.check(headers) {
+        app.server.0.metrics.turn_away(why);
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    let origin = headers.get(header::ORIGIN).cloned();
+    let asks_first = request.method() == Method::OPTIONS
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = if asks_first {
+        StatusCode::NO_CONTENT.into_response()
+    } else {
+        next.run(request).await
+    };
+    if let Some(origin) = origin {
+        let headers = response.headers_mut();
+        let mut put =
+            |name, value: &'static str| headers.insert(name, HeaderValue::from_static(value));
+        put(header::VARY, "Origin");
+        put(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
+        put(header::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization");
+        put(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            "Mcp-Session-Id, WWW-Authenticate",
+        );
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    response
+}
+
+async fn protocol(State(app): State<Arc<App>>, request: Request) -> Response {
+    let permit = match app.door.admit(request.headers()) {
+        Ok(permit) => permit,
+        Err(denied) => {
+            app.server.0.metrics.turn_away("token");
+            return door::challenge(request.headers(), &denied);
+        }
+    };
+    match *request.method() {
+        Method::POST => post::post(&app, permit, request).await,
+        Method::GET => sessions::get(&app, &permit, request.headers()),
+        Method::DELETE => sessions::delete(&app, &permit, request.headers()),
+        _ => not_allowed("POST, GET, DELETE"),
+    }
+}
+
+fn not_allowed(allowed: &'static str) -> Response {
+    let allow = [(header::ALLOW, allowed)];
+    (StatusCode::METHOD_NOT_ALLOWED, allow).into_response()
+}
+
+async fn health(State(app): State<Arc<App>>) -> Response {
+    let offer = &app.server.0.offer;
+    json_response(
+        StatusCode::OK,
+        json!({"status": "ok", "name": offer.name, "version": offer.version}).to_string(),
+    )
+}
+
+async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
+    if let Err(denied) = app.door.admit(request.headers()) {
+        return door::challenge(request.headers(), &denied);
+    }
+    let page = app.server.0.metrics.page(app.server.0.tasks.made());
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], page).into_response()
+}
+
+/// What RFC 9728 has a client look up when it is turned away.
+async fn resource_metadata(State(app): State<Arc<App>>, request: Request) -> Response {
+    if app.door.admit(request.headers()).is_ok()
+        && !request.headers().contains_key(header::AUTHORIZATION)
+    {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let metadata = json!({
+        "resource": format!("{}{PATH}", door::origin(request.headers())),
+        "resource_name": app.server.0.offer.title,
+        "bearer_methods_supported": ["header"],
+    });
+    json_response(StatusCode::OK, metadata.to_string())
+}
+
+fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// Where to listen; a port that is taken says so.
+pub async fn bind(address: std::net::SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}

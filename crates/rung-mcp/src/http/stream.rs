@@ -1,0 +1,352 @@
+//! What goes out as server-sent events.
+//!
+//! A session's stream is a log that is read from any place: by the reply that opened it, or by a client that lost
+//! that reply and comes back for the rest. A modern reply has no past; it ends with its connection.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::Frame;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep};
+
+use crate::exchange::Outlet;
+use crate::server::Answering;
+
+/// A line that says nothing goes out this often, so that nobody in between takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Milliseconds after which a client that lost its stream should come back.
+const RETRY_MS: u32 = 1_000;
+/// Bytes that a stream remembers; the oldest events make room.
+const MAX_LOG_BYTES: usize = 8 << 20;
+/// Messages of a modern reply that wait to be sent; what comes beyond is dropped, except the answer.
+pub(super) const MAX_WAITING: usize = 256;
+
+/// The stream of one legacy request, or the one that belongs to none.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(super) number: u64,
+    state: Mutex<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    /// Events, and the number of the first that is remembered. The first of all is number one.
+    events: VecDeque<Bytes>,
+    first: u64,
+    bytes: usize,
+    /// The next to be sent to whoever reads without saying from where.
+    unread: u64,
+    finished: bool,
+    /// Whoever reads now; one that was here before has gone.
+    reader: u64,
+    /// Whoever reads next, or now, is to come back later.
+    hung_up: bool,
+    waker: Option<Waker>,
+}
+
+/// What a reply can begin with.
+pub(super) enum First {
+    /// The answer, and nothing else was said.
+    Answer(Bytes),
+    /// Something comes first.
+    Events,
+    /// Nothing will be said: the request was cancelled.
+    Nothing,
+}
+
+impl Stream {
+    pub(super) fn new(number: u64) -> Arc<Self> {
+        let log = Log {
+            first: 1,
+            unread: 1,
+            ..Log::default()
+        };
+        Arc::new(Self {
+            number,
+            state: Mutex::new(log),
+        })
+    }
+
+    fn push(&self, message: Vec<u8>) {
+        let mut log = self.state.lock();
+        log.bytes += message.len();
+        log.events.push_back(message.into());
+        while log.bytes > MAX_LOG_BYTES && log.events.len() > 1 {
+            let gone = log.events.pop_front().map_or(0, |event| event.len());
+            log.bytes -= gone;
+            log.first += 1;
+        }
+        wake(&mut log);
+    }
+
+    /// The last word, if there is one.
+    pub(super) fn finish(&self, answer: Option<Vec<u8>>) {
+        if let Some(answer) = answer {
+            self.push(answer);
+        }
+        let mut log = self.state.lock();
+        log.finished = true;
+        wake(&mut log);
+    }
+
+    /// Forgets what a reader would have to come back for.
+    pub(super) fn limit(&self, events: usize) {
+        let mut log = self.state.lock();
+        while log.events.len() > events {
+            let gone = log.events.pop_front().map_or(0, |event| event.len());
+            log.bytes -= gone;
+            log.first += 1;
+        }
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.state.lock().finished
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.state.lock().waker.is_some()
+    }
+
+    /// Waits until it is known how the reply begins.
+    pub(super) async fn first(&self) -> First {
+        std::future::poll_fn(|context| {
+            let mut log = self.state.lock();
+            Poll::Ready(match (log.finished, log.events.len()) {
+                (true, 0) => First::Nothing,
+                (true, 1) if log.first == 1 && !log.hung_up => First::Answer(log.events[0].clone()),
+                // Whoever hangs up wants a stream to hang up on.
+                (_, 1..) => First::Events,
+                (false, 0) if log.hung_up => First::Events,
+                (false, 0) => {
+                    log.waker = Some(context.waker().clone());
+                    return Poll::Pending;
+                }
+            })
+        })
+        .await
+    }
+
+    /// Waits for the last word.
+    pub(super) async fn answer(&self) -> Option<Bytes> {
+        std::future::poll_fn(|context| {
+            let mut log = self.state.lock();
+            if log.finished {
+                return Poll::Ready(log.events.back().cloned());
+            }
+            log.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Reads from behind event `after`, or what nobody has read yet. Whoever read before reads no more.
+    pub(super) fn read(self: &Arc<Self>, after: Option<u64>, primed: bool) -> Response {
+        let mut log = self.state.lock();
+        log.reader += 1;
+        wake(&mut log);
+        let next = after.map_or(log.unread, |after| after.saturating_add(1));
+        let prime = format!("id: {}-0\nretry: {RETRY_MS}\ndata: \n\n", self.number);
+        let body = LogBody {
+            stream: self.clone(),
+            reader: log.reader,
+            next,
+            prime: primed.then(|| prime.into()),
+            quiet: quiet(),
+        };
+        response(Body::new(body))
+    }
+}
+
+fn wake(log: &mut Log) {
+    if let Some(waker) = log.waker.take() {
+        waker.wake();
+    }
+}
+
+impl Outlet for Stream {
+    fn say(&self, message: Vec<u8>) {
+        self.push(message);
+    }
+
+    fn insist(&self, message: Vec<u8>) {
+        self.push(message);
+    }
+
+    /// Whoever reads is let go; they come back with the last event they have seen.
+    fn hang_up(&self) {
+        let mut log = self.state.lock();
+        log.hung_up = true;
+        wake(&mut log);
+    }
+}
+
+/// A log, as somebody reads it.
+struct LogBody {
+    stream: Arc<Stream>,
+    reader: u64,
+    next: u64,
+    prime: Option<Bytes>,
+    quiet: Pin<Box<Sleep>>,
+}
+
+impl hyper::body::Body for LogBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(prime) = self.prime.take() {
+            return Poll::Ready(Some(Ok(Frame::data(prime))));
+        }
+        let stream = self.stream.clone();
+        let mut log = stream.state.lock();
+        if log.reader != self.reader || std::mem::take(&mut log.hung_up) {
+            return Poll::Ready(None);
+        }
+        // What is no longer remembered is skipped.
+        let next = self.next.max(log.first);
+        let at = usize::try_from(next - log.first).unwrap_or(usize::MAX);
+        if let Some(event) = log.events.get(at) {
+            let frame = event_frame(Some((stream.number, next)), event);
+            self.next = next + 1;
+            log.unread = log.unread.max(next + 1);
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        if log.finished {
+            return Poll::Ready(None);
+        }
+        log.waker = Some(context.waker().clone());
+        drop(log);
+        poll_quiet(&mut self.quiet, context)
+    }
+}
+
+/// A modern reply: what is said on the way, then the answer. Dropped, it drops the call.
+pub(super) struct CallBody {
+    pub(super) said: mpsc::Receiver<Vec<u8>>,
+    pub(super) first: Option<Vec<u8>>,
+    pub(super) answering: Option<Answering>,
+    pub(super) answer: Option<Vec<u8>>,
+    quiet: Pin<Box<Sleep>>,
+}
+
+impl CallBody {
+    pub(super) fn new(
+        said: mpsc::Receiver<Vec<u8>>,
+        first: Option<Vec<u8>>,
+        answering: Answering,
+    ) -> Self {
+        Self {
+            said,
+            first,
+            answering: Some(answering),
+            answer: None,
+            quiet: quiet(),
+        }
+    }
+}
+
+impl hyper::body::Body for CallBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(event_frame(None, &first))));
+        }
+        if let Some(answering) = &mut self.answering {
+            if let Poll::Ready(answer) = answering.as_mut().poll(context) {
+                self.answer = Some(answer.message);
+                self.answering = None;
+            }
+        }
+        // What was said on the way goes before the answer.
+        match self.said.poll_recv(context) {
+            Poll::Ready(Some(message)) => {
+                return Poll::Ready(Some(Ok(event_frame(None, &message))));
+            }
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        if self.answering.is_none() {
+            let answer = self.answer.take();
+            return Poll::Ready(answer.map(|answer| Ok(event_frame(None, &answer))));
+        }
+        poll_quiet(&mut self.quiet, context)
+    }
+}
+
+fn event_frame(id: Option<(u64, u64)>, message: &[u8]) -> Frame<Bytes> {
+    let mut event = Vec::with_capacity(message.len() + 64);
+    if let Some((stream, number)) = id {
+        event.extend_from_slice(format!("id: {stream}-{number}\n").as_bytes());
+    }
+    event.extend_from_slice(b"event: message\ndata: ");
+    // A message is one line: no JSON of ours, and none that came as a line, holds a bare line break.
+    event.extend_from_slice(message);
+    event.extend_from_slice(b"\n\n");
+    Frame::data(event.into())
+}
+
+fn quiet() -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep(KEEP_ALIVE))
+}
+
+fn poll_quiet(
+    quiet: &mut Pin<Box<Sleep>>,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    if quiet.as_mut().poll(context).is_pending() {
+        return Poll::Pending;
+    }
+    quiet.as_mut().reset(Instant::now() + KEEP_ALIVE);
+    // Registers for the next time.
+    let _pending = quiet.as_mut().poll(context);
+    Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": \n\n")))))
+}
+
+/// A reply that is a stream.
+pub(super) fn response(body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Where the messages of a modern call go.
+#[derive(Debug)]
+pub(super) struct Channel(pub(super) mpsc::Sender<Vec<u8>>);
+
+impl Outlet for Channel {
+    fn say(&self, message: Vec<u8>) {
+        // Whoever does not keep up misses some of it, and whoever has gone all.
+        let _dropped = self.0.try_send(message);
+    }
+
+    fn insist(&self, message: Vec<u8>) {
+        self.say(message);
+    }
+}

@@ -1,0 +1,29 @@
+//! The MCP envelope: both generations of the protocol, over stdio and Streamable HTTP.
+//!
+//! Owns: the JSON-RPC envelope, versions and eras, sessions, streams, tasks, what clients carry between requests,
+//! and who is let in at the door. Refuses to know: what the tools do.
+//!
+//! The laws it keeps: what is inside a message passes byte for byte; a session, a task, a cursor or a state is
+//! its caller's and is checked on every use; bad input is refused with the number the protocol has for it, and
+//! never ends a connection that others use; a client that is slow or gone costs a bounded amount of memory.
+
+mod client;
+mod envelope;
+mod exchange;
+mod headers;
+pub mod http;
+mod methods;
+mod metrics;
+mod refusal;
+mod seal;
+mod server;
+mod session;
+pub mod stdio;
+mod tasks;
+mod version;
+
+pub use envelope::{Id, Malformed, Message};
+pub use seal::SealKey;
+pub use server::{Offer, Server};
+pub use tasks::TaskStore;
+pub use version::Version;

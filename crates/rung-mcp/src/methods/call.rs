@@ -1,0 +1,305 @@
+//! What runs something of ours: a tool, the reading of a resource, the filling in of a prompt. Each of them may
+//! tell and ask its caller on the way.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rung_fault::{Code, Detail, Fault};
+use rung_tool::{Answers, Call, Names, TaskUse};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Begun, read};
+use crate::client::{Client, Meta, TASKS, required};
+use crate::envelope::{Id, code, json};
+use crate::exchange::{End, Exchange, Opening, Outlet, Run};
+use crate::headers;
+use crate::refusal::{Refusal, Result};
+use crate::server::{Body, Request, Server};
+use crate::tasks::{now_ms, questions};
+
+/// How long a client may take to answer what it was asked.
+const STATE_TTL_MS: u64 = 60 * 60 * 1_000;
+const STATE: &str = "requestState";
+
+/// What a client brings back to a request that asked something.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Again<'a> {
+    #[serde(borrow)]
+    input_responses: Option<&'a RawValue>,
+    request_state: Option<String>,
+}
+
+/// What was answered in earlier rounds, sealed into the client's hands.
+#[derive(Serialize, Deserialize)]
+struct State {
+    answers: Answers,
+    /// Which request it belongs to.
+    request: String,
+    expires_ms: u64,
+}
+
+/// A run that is about to begin.
+struct Start {
+    server: Server,
+    client: Arc<Client>,
+    id: Id,
+    exchange: Arc<Exchange>,
+    /// What a state of this request is bound to, and what has been answered.
+    request: String,
+    given: Answers,
+}
+
+impl Start {
+    fn new(
+        server: Server,
+        client: Arc<Client>,
+        request: &Request<'_>,
+        meta: &Meta<'_>,
+        outlet: Arc<dyn Outlet>,
+        may_detach: bool,
+        subject: &impl Serialize,
+    ) -> Result<Self> {
+        let digest = Sha256::digest(json(&(request.method, subject)));
+        let digest = data_encoding::HEXLOWER.encode(&digest);
+        let given = if client.is_modern() {
+            given(&server, &client, &digest, read(request.params)?)?
+        } else {
+            Answers::new()
+        };
+        let opening = Opening {
+            progress_token: meta.progress_token.filter(is_token).map(ToOwned::to_owned),
+            given: given.clone(),
+            may_detach,
+        };
+        Ok(Self {
+            exchange: Exchange::new(client.clone(), outlet, opening),
+            id: request.id.clone(),
+            request: digest,
+            given,
+            server,
+            client,
+        })
+    }
+
+    fn call(&self) -> Call {
+        Call {
+            permit: self.client.permit.clone(),
+            budget: self.server.budget(&self.client, &self.id),
+            rendering: self.client.rendering(),
+            deadline: None,
+            names: Names::Dotted,
+            peer: self.exchange.clone(),
+        }
+    }
+
+    /// Runs, and answers with what came of it.
+    async fn run(self, run: Run, dress: fn(Vec<u8>) -> Body) -> Result<Body> {
+        match self.exchange.drive(run).await {
+            End::Done(out) => out.map(dress),
+            End::Asks(open) => {
+                let state = State {
+                    answers: self.given,
+                    request: self.request,
+                    expires_ms: now_ms() + STATE_TTL_MS,
+                };
+                let bound = self.client.bound();
+                let state = self.server.0.offer.key.seal(STATE, &bound, &state);
+                let asked = json!({"inputRequests": questions(&open), "requestState": state});
+                Ok(Body::Kind("input_required", json(&asked).into_bytes()))
+            }
+            End::Detaches(run) => {
+                let task = self
+                    .server
+                    .0
+                    .tasks
+                    .adopt(&self.client, &self.exchange, run)
+                    .await?;
+                Ok(Body::Kind("task", task))
+            }
+        }
+    }
+}
+
+fn is_token(token: &&RawValue) -> bool {
+    !token.get().starts_with(['{', '[', 'n', 't', 'f'])
+}
+
+/// The answers that came with the request, and those of earlier rounds.
+fn given(server: &Server, client: &Client, request: &str, again: Again<'_>) -> Result<Answers> {
+    let mut given = Answers::new();
+    if let Some(sealed) = again.request_state {
+        let refused = |why| {
+            Refusal::params(why)
+                .with_data(json!({"hint": "make the call again without requestState"}))
+        };
+        let opened: Option<State> = server.0.offer.key.open(STATE, &client.bound(), &sealed);
+        let state =
+            opened.ok_or_else(|| refused("requestState is not one that was given to you"))?;
+        if state.request != request {
+            return Err(refused("requestState belongs to another request"));
+        }
+        if state.expires_ms <= now_ms() {
+            return Err(refused("requestState has expired"));
+        }
+        given = state.answers;
+    }
+    if let Some(responses) = again.input_responses {
+        let responses: Option<Answers> = serde_json::from_str(responses.get())
+            .map_err(|error| crate::client::invalid("inputResponses", &error))?;
+        given.extend(responses.unwrap_or_default());
+    }
+    Ok(given)
+}
+
+pub(super) fn tool(
+    server: Server,
+    client: Arc<Client>,
+    request: &Request<'_>,
+    meta: &Meta<'_>,
+    outlet: Arc<dyn Outlet>,
+) -> Result<Begun> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(default)]
+        arguments: Value,
+    }
+    let params: Params<'_> = read(request.params)?;
+    let subject = (&params.name, &params.arguments);
+    let may_detach = client.is_modern() && client.capabilities.tasks;
+    let start = Start::new(server, client, request, meta, outlet, may_detach, &subject)?;
+    let (name, arguments) = (params.name.into_owned(), params.arguments);
+    Begun::later(async move {
+        if start.client.is_modern() {
+            fit_for(&start, &name, &arguments).await?;
+        }
+        let (call, tools) = (start.call(), start.server.0.offer.tools.clone());
+        let modern = start.client.is_modern();
+        let run = Box::pin(async move {
+            let reply = tools.call(&call, &name, arguments).await;
+            match &reply.fault {
+                Some(fault) if fault.code() == Code::UnknownTool => Err(fault.clone().into()),
+                Some(fault) if modern && fault.code() == Code::MissingCapability => {
+                    Err(incapable(fault))
+                }
+                _ => Ok(json(&reply).into_bytes()),
+            }
+        });
+        start.run(run, Body::Complete).await
+    })
+}
+
+/// What a modern request must bring for this very tool.
+async fn fit_for(start: &Start, name: &str, arguments: &Value) -> Result<()> {
+    let client = &start.client;
+    let card = start
+        .server
+        .0
+        .offer
+        .tools
+        .describe(&client.permit, name)
+        .await?;
+    if let Some(sent) = &client.headers {
+        headers::check_arguments(sent, &card.input_schema, arguments)?;
+    }
+    if card.tasks == TaskUse::Required && !client.capabilities.tasks {
+        let why = format!("{name} is only for clients that can follow a task");
+        return Err(Refusal::capability(why, &required(TASKS)));
+    }
+    Ok(())
+}
+
+fn incapable(fault: &Fault) -> Refusal {
+    let capability = fault.detail(Detail::Capability).and_then(Value::as_str);
+    Refusal::capability(fault.message(), &required(capability.unwrap_or_default()))
+}
+
+pub(super) fn resource(
+    server: Server,
+    client: Arc<Client>,
+    request: &Request<'_>,
+    meta: &Meta<'_>,
+    outlet: Arc<dyn Outlet>,
+) -> Result<Begun> {
+    #[derive(Deserialize)]
+    struct Params {
+        uri: String,
+    }
+    let Params { uri } = read(request.params)?;
+    let start = Start::new(server, client, request, meta, outlet, false, &uri)?;
+    let (call, resources) = (start.call(), start.server.0.offer.resources.clone());
+    let modern = start.client.is_modern();
+    Begun::later(async move {
+        let run = Box::pin(async move {
+            let found = resources
+                .read(&call, &uri)
+                .await
+                .map_err(|fault| refusal(&fault, modern))?;
+            let contents = found.ok_or_else(|| {
+                let code = if modern {
+                    code::INVALID_PARAMS
+                } else {
+                    code::RESOURCE_NOT_FOUND
+                };
+                let data = json!({"uri": uri, "hint": "list the resources and their templates"});
+                Refusal::new(code, "nothing stands at this address").with_data(data)
+            })?;
+            Ok(json(&json!({"contents": contents})).into_bytes())
+        });
+        start.run(run, Body::Cacheable).await
+    })
+}
+
+pub(super) fn prompt(
+    server: Server,
+    client: Arc<Client>,
+    request: &Request<'_>,
+    meta: &Meta<'_>,
+    outlet: Arc<dyn Outlet>,
+) -> Result<Begun> {
+    #[derive(Deserialize)]
+    struct Params {
+        name: String,
+        #[serde(default)]
+        arguments: Map<String, Value>,
+    }
+    let Params { name, arguments } = read(request.params)?;
+    let start = Start::new(
+        server,
+        client,
+        request,
+        meta,
+        outlet,
+        false,
+        &(&name, &arguments),
+    )?;
+    let call = start.call();
+    let prompts = start.server.0.offer.prompts.clone();
+    let modern = start.client.is_modern();
+    Begun::later(async move {
+        let run = Box::pin(async move {
+            let prompts = prompts.ok_or_else(|| Refusal::method("prompts/get"))?;
+            let found = prompts
+                .get(&call, &name, arguments)
+                .await
+                .map_err(|fault| refusal(&fault, modern))?;
+            let name = rung_ladder::head(&name, 100);
+            let prompt =
+                found.ok_or_else(|| Refusal::params(format!("no prompt is named {name:?}")))?;
+            Ok(json(&prompt).into_bytes())
+        });
+        start.run(run, Body::Complete).await
+    })
+}
+
+fn refusal(fault: &Fault, modern: bool) -> Refusal {
+    if modern && fault.code() == Code::MissingCapability {
+        return incapable(fault);
+    }
+    fault.clone().into()
+}

@@ -1,0 +1,197 @@
+//! Who wants to be told what: log levels and subscriptions of the legacy era, streams of the modern one.
+
+use std::sync::Arc;
+
+use rung_tool::{Change, Level};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{Begun, change_message, empty, read};
+use crate::client::Client;
+use crate::envelope::{Id, json, write_notification};
+use crate::exchange::Outlet;
+use crate::refusal::{Refusal, Result};
+use crate::server::{Body, Server};
+
+pub(super) fn set_level(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
+    #[derive(Deserialize)]
+    struct Params {
+        level: Level,
+    }
+    let Params { level } = read(params)?;
+    if let Some(session) = &client.session {
+        session.set_log_level(level);
+    }
+    Ok(empty())
+}
+
+#[derive(Deserialize)]
+struct OfResource {
+    uri: String,
+}
+
+pub(super) fn subscribe(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
+    let OfResource { uri } = read(params)?;
+    if uri.len() > MAX_URI_BYTES {
+        return Err(Refusal::params(format!(
+            "an address has {MAX_URI_BYTES} bytes at most"
+        )));
+    }
+    if let Some(session) = &client.session {
+        session.subscribe(uri)?;
+    }
+    Ok(empty())
+}
+
+pub(super) fn unsubscribe(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
+    let OfResource { uri } = read(params)?;
+    if let Some(session) = &client.session {
+        session.unsubscribe(&uri);
+    }
+    Ok(empty())
+}
+
+const MAX_URI_BYTES: usize = 4_096;
+/// Addresses and tasks that one stream may name.
+const MAX_NAMED: usize = 1_000;
+
+/// What a stream is to tell.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wanted {
+    #[serde(skip_serializing_if = "is_false")]
+    tools_list_changed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    prompts_list_changed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    resources_list_changed: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    resource_subscriptions: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    task_ids: Vec<String>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_false(wanted: &bool) -> bool {
+    !wanted
+}
+
+impl Wanted {
+    /// What of it we can tell.
+    fn honoured(mut self, server: &Server, client: &Client) -> Self {
+        let offer = &server.0.offer;
+        let tells = offer.changes.is_some();
+        self.tools_list_changed &= tells;
+        self.resources_list_changed &= tells;
+        self.prompts_list_changed &= tells && offer.prompts.is_some();
+        if !(tells && offer.resources.tells_updates()) {
+            self.resource_subscriptions.clear();
+        }
+        if !client.capabilities.tasks {
+            self.task_ids.clear();
+        }
+        self
+    }
+
+    fn wants(&self, change: &Change) -> bool {
+        match change {
+            Change::Tools => self.tools_list_changed,
+            Change::Prompts => self.prompts_list_changed,
+            Change::Resources => self.resources_list_changed,
+            Change::Resource(uri) => self.resource_subscriptions.contains(uri),
+        }
+    }
+}
+
+/// A stream that lasts until the client goes, or we do.
+pub(super) fn listen(
+    server: Server,
+    client: Arc<Client>,
+    id: &Id,
+    params: Option<&RawValue>,
+    outlet: Arc<dyn Outlet>,
+) -> Result<Begun> {
+    #[derive(Deserialize)]
+    struct Params {
+        notifications: Wanted,
+    }
+    let wanted = read::<Params>(params)?.notifications;
+    if wanted.resource_subscriptions.len() + wanted.task_ids.len() > MAX_NAMED {
+        return Err(Refusal::params(format!(
+            "a stream names {MAX_NAMED} resources and tasks at most"
+        )));
+    }
+    let wanted = wanted.honoured(&server, &client);
+    let id: Value = serde_json::from_str(id.as_json()).unwrap_or_default();
+    let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+    // Listening begins before it is acknowledged, so nothing falls between.
+    let changes = server
+        .0
+        .offer
+        .changes
+        .as_ref()
+        .map(rung_tool::Changes::listen);
+    let mut tasks = server.0.tasks.listen();
+    outlet.say(write_notification(
+        "notifications/subscriptions/acknowledged",
+        &json!({"_meta": meta, "notifications": wanted}),
+    ));
+    Begun::later(async move {
+        let changed = async {
+            let Some(mut changes) = changes else {
+                return std::future::pending::<()>().await;
+            };
+            loop {
+                match changes.recv().await {
+                    Ok(change) if wanted.wants(&change) => {
+                        outlet.say(change_message(&change, Some(&meta)))
+                    }
+                    Ok(_) => {}
+                    // Whoever is that far behind is told that everything may have changed.
+                    Err(RecvError::Lagged(_)) => {
+                        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+                            if wanted.wants(&change) {
+                                outlet.say(change_message(&change, Some(&meta)));
+                            }
+                        }
+                    }
+                    Err(RecvError::Closed) => return std::future::pending().await,
+                }
+            }
+        };
+        let moved = async {
+            loop {
+                match tasks.recv().await {
+                    Ok(id) if wanted.task_ids.contains(&id) => {
+                        // Another's task is not told of, whatever its id.
+                        if let Ok(task) = server.0.tasks.get(&client, &id).await {
+                            outlet.say(task_message(&task, &meta));
+                        }
+                    }
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return std::future::pending::<()>().await,
+                }
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = moved => {}
+            () = server.0.shutdown.cancelled() => {}
+        }
+        // It ended because we do; its meta says which stream this was.
+        Ok(Body::Complete(json(&json!({"_meta": meta})).into_bytes()))
+    })
+}
+
+fn task_message(task: &[u8], meta: &Value) -> Vec<u8> {
+    let task: &RawValue = serde_json::from_slice(task).expect("we wrote it");
+    // The task's own members, behind the meta.
+    let params = format!("{{\"_meta\":{meta},{}", &task.get()[1..]);
+    let params = RawValue::from_string(params).expect("two objects joined are one");
+    write_notification("notifications/tasks", &params)
+}

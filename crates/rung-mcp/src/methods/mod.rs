@@ -1,0 +1,84 @@
+//! One file a family of methods. What is quick is answered at once; what calls a tool is answered later.
+
+mod call;
+mod complete;
+mod listen;
+mod lists;
+mod tasks;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::client::{Client, Meta, invalid};
+use crate::exchange::Outlet;
+use crate::refusal::{Refusal, Result};
+use crate::server::{Body, Request, Server};
+
+pub(crate) use lists::change_message;
+
+/// A request that has been taken.
+pub(crate) enum Begun {
+    /// It is answered.
+    Now(Body),
+    /// It will be.
+    Later(Pin<Box<dyn Future<Output = Result<Body>> + Send>>),
+}
+
+impl Begun {
+    fn later(body: impl Future<Output = Result<Body>> + Send + 'static) -> Result<Self> {
+        Ok(Self::Later(Box::pin(body)))
+    }
+}
+
+/// Takes a request.
+pub(crate) fn begin(
+    server: &Server,
+    client: &Arc<Client>,
+    request: &Request<'_>,
+    meta: &Meta<'_>,
+    outlet: Arc<dyn Outlet>,
+) -> Result<Begun> {
+    let (server, client) = (server.clone(), client.clone());
+    let Request { id, method, params } = request;
+    match (*method, client.is_modern()) {
+        ("tools/list", _) => lists::tools(server, client, *params),
+        ("tools/call", _) => call::tool(server, client, request, meta, outlet),
+        ("resources/list", _) => lists::resources(server, client, *params),
+        ("resources/templates/list", _) => lists::templates(&server, &client, *params),
+        ("resources/read", _) => call::resource(server, client, request, meta, outlet),
+        ("prompts/list", _) if server.0.offer.prompts.is_some() => {
+            lists::prompts(server, client, *params)
+        }
+        ("prompts/get", _) if server.0.offer.prompts.is_some() => {
+            call::prompt(server, client, request, meta, outlet)
+        }
+        ("completion/complete", _) => complete::complete(server, client, *params),
+        ("server/discover", true) => Ok(Begun::Now(server.discovered())),
+        ("subscriptions/listen", true) => listen::listen(server, client, id, *params, outlet),
+        ("tasks/get", true) => tasks::get(server, client, *params),
+        ("tasks/update", true) => tasks::update(server, client, *params),
+        ("tasks/cancel", true) => tasks::cancel(server, client, *params),
+        ("ping", false) => Ok(empty()),
+        ("logging/setLevel", false) => listen::set_level(&client, *params),
+        ("resources/subscribe", false) if server.0.offer.resources.tells_updates() => {
+            listen::subscribe(&client, *params)
+        }
+        ("resources/unsubscribe", false) if server.0.offer.resources.tells_updates() => {
+            listen::unsubscribe(&client, *params)
+        }
+        (method, _) => Err(Refusal::method(method)),
+    }
+}
+
+fn empty() -> Begun {
+    Begun::Now(Body::Complete(b"{}".to_vec()))
+}
+
+/// The parameters of a method, where it needs some.
+fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T> {
+    let text = params.map_or("{}", RawValue::get);
+    serde_json::from_str(text).map_err(|error| invalid("params", &error))
+}

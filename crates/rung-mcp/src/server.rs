@@ -1,0 +1,293 @@
+//! What is served, and which request is answered by what. One server for both eras and every transport.
+
+use std::sync::Arc;
+
+use rung_auth::Permit;
+use rung_ladder::Budget;
+use rung_tool::{Changes, PromptSource, ResourceSource, ToolSource};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Capabilities, Client, Meta, TASKS};
+use crate::envelope::{Id, around_result, json, write_error, write_result};
+use crate::exchange::Outlet;
+use crate::methods;
+use crate::metrics::Metrics;
+use crate::refusal::{Refusal, Result};
+use crate::seal::SealKey;
+use crate::session::Session;
+use crate::tasks::{TaskStore, Tasks};
+use crate::version::Version;
+
+/// What is behind the door.
+pub struct Offer {
+    /// What the server is called by programs.
+    pub name: &'static str,
+    /// What it is called by people.
+    pub title: &'static str,
+    /// Which one it is.
+    pub version: &'static str,
+    /// A picture of it, as the address of an SVG.
+    pub icon: &'static str,
+    /// What a model should know before it calls anything.
+    pub instructions: String,
+    /// What can be called.
+    pub tools: Arc<dyn ToolSource>,
+    /// What can be read.
+    pub resources: Arc<dyn ResourceSource>,
+    /// What can be asked for by name, if anything.
+    pub prompts: Option<Arc<dyn PromptSource>>,
+    /// Where changes of all this are told, if they are.
+    pub changes: Option<Changes>,
+    /// The bound of a reply.
+    pub budget: Budget,
+    /// What makes ours what clients carry.
+    pub key: SealKey,
+    /// Where tasks are kept.
+    pub tasks: Arc<dyn TaskStore>,
+}
+
+/// Serves an [`Offer`]. Cheap to clone.
+#[derive(Clone)]
+pub struct Server(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) offer: Offer,
+    pub(crate) tasks: Arc<Tasks>,
+    /// Ends what would otherwise last for ever.
+    pub(crate) shutdown: CancellationToken,
+    /// What stands in every modern result: its kind, and who says it.
+    modern: String,
+    /// Bytes of that.
+    dress_bytes: usize,
+    discovered: String,
+    pub(crate) metrics: Metrics,
+}
+
+/// A result, by how it is dressed.
+pub(crate) enum Body {
+    /// As it is.
+    Complete(Vec<u8>),
+    /// With how long it may be kept. A list is somebody's: never another's.
+    Cacheable(Vec<u8>),
+    /// Of its own kind.
+    Kind(&'static str, Vec<u8>),
+}
+
+/// An answer on its way out.
+pub(crate) struct Answer {
+    pub(crate) message: Vec<u8>,
+    /// The status of an HTTP reply that carries it in the modern era.
+    pub(crate) status: u16,
+}
+
+/// A request that has been read.
+pub(crate) struct Request<'a> {
+    pub(crate) id: Id,
+    pub(crate) method: &'a str,
+    pub(crate) params: Option<&'a RawValue>,
+}
+
+/// The answer, while it is being made. It owns all it needs.
+pub(crate) type Answering = std::pin::Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Milliseconds for which a list may be kept. It can change at any time, and changes are cheap to ask for.
+const TTL_MS: u32 = 0;
+
+impl Server {
+    /// A server of `offer`.
+    pub fn new(offer: Offer) -> Self {
+        let info = json!({"name": offer.name, "version": offer.version});
+        let meta = json!({"io.modelcontextprotocol/serverInfo": info});
+        let modern = format!("\"_meta\":{meta}");
+        let discovered = json!({
+            "supportedVersions": Version::ALL.iter().rev().map(|version| version.name()).collect::<Vec<_>>(),
+            "capabilities": capabilities(&offer, true),
+            "instructions": offer.instructions,
+        });
+        let tasks = Arc::new(Tasks::new(offer.tasks.clone()));
+        Self(Arc::new(Inner {
+            metrics: Metrics::default(),
+            tasks,
+            shutdown: CancellationToken::new(),
+            dress_bytes: dressed(&modern, Body::Cacheable(b"{}".to_vec())).len(),
+            modern,
+            discovered: discovered.to_string(),
+            offer,
+        }))
+    }
+
+    /// Begins to answer a request. What is wrong with it at first sight is told at once.
+    pub(crate) fn begin(
+        &self,
+        client: Client,
+        request: &Request<'_>,
+        meta: &Meta<'_>,
+        outlet: Arc<dyn Outlet>,
+    ) -> Answering {
+        let client = Arc::new(client);
+        let timed = self.0.metrics.begin(request.method);
+        let body = match methods::begin(self, &client, request, meta, outlet) {
+            Ok(methods::Begun::Now(body)) => Ok(body),
+            Ok(methods::Begun::Later(later)) => {
+                let (server, id) = (self.clone(), request.id.clone());
+                return Box::pin(async move {
+                    let body = later.await;
+                    server.0.metrics.end(&timed, body.is_ok());
+                    server.answer(&client, &id, body)
+                });
+            }
+            Err(refusal) => Err(refusal),
+        };
+        self.0.metrics.end(&timed, body.is_ok());
+        Box::pin(std::future::ready(self.answer(&client, &request.id, body)))
+    }
+
+    fn answer(&self, client: &Client, id: &Id, body: Result<Body>) -> Answer {
+        match body {
+            Ok(body) if client.is_modern() => Answer {
+                message: write_result(id, &dressed(&self.0.modern, body)),
+                status: 200,
+            },
+            Ok(Body::Complete(result) | Body::Cacheable(result) | Body::Kind(_, result)) => {
+                Answer {
+                    message: write_result(id, &result),
+                    status: 200,
+                }
+            }
+            Err(refusal) => refused(Some(id), &refusal),
+        }
+    }
+
+    /// What a reply may cost, once everything around it is paid for.
+    pub(crate) fn budget(&self, client: &Client, id: &Id) -> Budget {
+        let dress_bytes = if client.is_modern() {
+            self.0.dress_bytes
+        } else {
+            0
+        };
+        self.0.offer.budget.less(around_result(id) + dress_bytes)
+    }
+
+    /// The answer to `server/discover`.
+    pub(crate) fn discovered(&self) -> Body {
+        Body::Cacheable(self.0.discovered.clone().into_bytes())
+    }
+
+    /// Opens a legacy conversation: the session, and the answer to `initialize`.
+    pub(crate) fn initialize(
+        &self,
+        permit: Permit,
+        id: &Id,
+        params: Option<&RawValue>,
+    ) -> Result<(Arc<Session>, Answer), Answer> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow)]
+            protocol_version: std::borrow::Cow<'a, str>,
+            #[serde(borrow)]
+            capabilities: &'a RawValue,
+        }
+        let read = || {
+            let params = params.ok_or_else(|| Refusal::params("initialize needs params"))?;
+            let params: Params<'_> = serde_json::from_str(params.get())
+                .map_err(|error| crate::client::invalid("initialize", &error))?;
+            let capabilities = Capabilities::read(params.capabilities)?;
+            Ok((Version::negotiated(&params.protocol_version), capabilities))
+        };
+        let (version, declared) = read().map_err(|refusal| refused(Some(id), &refusal))?;
+        let offer = &self.0.offer;
+        let mut info = json!({"name": offer.name, "version": offer.version});
+        if version >= Version::V2025_06_18 {
+            info["title"] = offer.title.into();
+        }
+        if version >= Version::V2025_11_25 {
+            info["icons"] = icons(offer);
+        }
+        let result = json!({
+            "protocolVersion": version.name(),
+            "capabilities": capabilities(offer, false),
+            "serverInfo": info,
+            "instructions": offer.instructions,
+        });
+        let answer = Answer {
+            message: write_result(id, json(&result).as_bytes()),
+            status: 200,
+        };
+        Ok((Session::new(permit, version, declared), answer))
+    }
+
+    /// Lets what is under way finish, and ends what would not.
+    pub fn shut_down(&self) {
+        self.0.shutdown.cancel();
+    }
+}
+
+fn icons(offer: &Offer) -> Value {
+    json!([{"src": offer.icon, "mimeType": "image/svg+xml", "sizes": ["any"]}])
+}
+
+/// What the server can do, as a client of that era is told.
+fn capabilities(offer: &Offer, modern: bool) -> Value {
+    let tells = offer.changes.is_some();
+    let list = |more: Option<&str>| {
+        let mut list = json!({});
+        if tells {
+            list["listChanged"] = true.into();
+        }
+        if let Some(more) = more {
+            list[more] = true.into();
+        }
+        list
+    };
+    let subscribe = offer.resources.tells_updates().then_some("subscribe");
+    let mut all = json!({
+        "tools": list(None),
+        "resources": list(subscribe),
+        "completions": {},
+        "logging": {},
+    });
+    if offer.prompts.is_some() {
+        all["prompts"] = list(None);
+    }
+    if modern {
+        all["extensions"] = json!({TASKS: {}});
+    }
+    all
+}
+
+/// The answer to what is not served.
+pub(crate) fn refused(id: Option<&Id>, refusal: &Refusal) -> Answer {
+    Answer {
+        message: write_error(id, &refusal.body),
+        status: refusal.status,
+    }
+}
+
+/// A modern result says of what kind it is, who says it, and how long it may be kept.
+fn dressed(modern: &str, body: Body) -> Vec<u8> {
+    let (kind, caching, result) = match body {
+        Body::Complete(result) => ("complete", false, result),
+        Body::Cacheable(result) => ("complete", true, result),
+        Body::Kind(kind, result) => (kind, false, result),
+    };
+    let mut out = Vec::with_capacity(result.len() + modern.len() + 80);
+    out.extend_from_slice(b"{\"resultType\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.push(b'"');
+    if caching {
+        out.extend_from_slice(format!(",\"ttlMs\":{TTL_MS},\"cacheScope\":\"private\"").as_bytes());
+    }
+    // A result that has its own says it there.
+    if !result.starts_with(b"{\"_meta\":") {
+        out.push(b',');
+        out.extend_from_slice(modern.as_bytes());
+    }
+    if result != b"{}" {
+        out.push(b',');
+    }
+    out.extend_from_slice(&result[1..]);
+    out
+}

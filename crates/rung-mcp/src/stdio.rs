@@ -1,0 +1,462 @@
+//! One client at the other end of two pipes: a message a line, and nothing but messages.
+//!
+//! A thread reads and begins each request by itself; most are answered there and then, with no other thread woken.
+//! What has to wait goes on in the runtime. Writing is one thread's business at a time: the reader writes straight
+//! through while nobody else does, everything else queues. A client that stops reading stops being read.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rung_auth::Permit;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::client::{Client, Meta};
+use crate::envelope::{ErrorBody, Id, Malformed, Message, code, write_error};
+use crate::exchange::Outlet;
+use crate::methods::change_message;
+use crate::refusal::{Refusal, Result};
+use crate::server::{Answering, Request, Server, refused};
+use crate::session::{Running, Session};
+
+/// A message longer than this is passed over, unread.
+pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
+/// Messages waiting to be written beyond which nothing more is read.
+const MAX_WAITING: usize = 256;
+/// Messages waiting beyond which what may be lost is.
+const MAX_WAITING_LOSSY: usize = 1_024;
+/// How long calls under way may take when the client has gone.
+const GRACE: Duration = Duration::from_secs(30);
+/// How long the last answers may take to be read.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// Serves `input` and `output` until the input ends, the output breaks, or `stop` does. Calls under way finish.
+pub async fn serve<R, W>(
+    server: Server,
+    permit: Permit,
+    input: R,
+    output: W,
+    stop: impl Future<Output = ()>,
+) where
+    R: BufRead + Send + 'static,
+    W: Write + Send + 'static,
+{
+    let output = Output::new(output);
+    let connection = Arc::new(Connection {
+        server: server.clone(),
+        permit,
+        output: output.clone(),
+        session: Mutex::default(),
+        running: Running::default(),
+        runtime: Handle::current(),
+    });
+    let ended = Arc::new(Notify::new());
+    let pump = tokio::spawn(tell_changes(connection.clone()));
+    {
+        let (connection, ended) = (connection.clone(), ended.clone());
+        std::thread::spawn(move || {
+            connection.read(input);
+            ended.notify_one();
+        });
+    }
+    tokio::select! {
+        () = ended.notified() => {}
+        () = output.broken() => {}
+        () = stop => {}
+    }
+    server.shut_down();
+    pump.abort();
+    // Waiting blocks a thread, and the runtime must go on.
+    let waited = tokio::task::spawn_blocking(move || {
+        connection.running.wait_until_idle(GRACE);
+        connection.output.flush(FLUSH);
+    });
+    let _done = waited.await;
+}
+
+/// The pipes, and what is being said through them.
+struct Connection {
+    server: Server,
+    permit: Permit,
+    output: Arc<Output>,
+    session: Mutex<Option<Arc<Session>>>,
+    running: Running,
+    runtime: Handle,
+}
+
+impl Connection {
+    fn read(self: &Arc<Self>, mut input: impl BufRead) {
+        let _runtime = self.runtime.enter();
+        let mut line = Vec::new();
+        loop {
+            self.output.wait_for_room();
+            match next_line(&mut input, &mut line) {
+                Ok(Line::Whole) if line.trim_ascii().is_empty() => {}
+                Ok(Line::Whole) => self.take(&line),
+                Ok(Line::TooLong) => {
+                    let why = format!("a message has {MAX_MESSAGE_BYTES} bytes at most");
+                    let error = ErrorBody::new(code::INVALID_REQUEST, why);
+                    self.output.write_through(write_error(None, &error));
+                }
+                Ok(Line::End) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the input broke");
+                    return;
+                }
+            }
+            // One large message is no reason to keep so much for ever.
+            line.clear();
+            line.shrink_to(64 << 10);
+        }
+    }
+
+    fn take(self: &Arc<Self>, line: &[u8]) {
+        match Message::read(line) {
+            Err(malformed) => {
+                tracing::debug!(%malformed, "not a message");
+                self.output.write_through(Malformed::answer(&malformed));
+            }
+            Ok(Message::Request { id, method, params }) => {
+                tracing::debug!(%id, %method, "request");
+                let request = Request {
+                    id,
+                    method: &method,
+                    params,
+                };
+                self.request(&request);
+            }
+            Ok(Message::Notification { method, params }) => {
+                tracing::debug!(%method, "notification");
+                self.notification(&method, params);
+            }
+            Ok(Message::Response { id, outcome }) => {
+                if let Some(session) = self.session.lock().clone() {
+                    session.take_answer(&id, answer_of(outcome));
+                }
+            }
+        }
+    }
+
+    fn request(self: &Arc<Self>, request: &Request<'_>) {
+        let id = request.id.clone();
+        if let Err(refusal) = self.running.begin(&id) {
+            return self
+                .output
+                .write_through(refused(Some(&id), &refusal).message);
+        }
+        let mut answering = match self.begin(request) {
+            Ok(answering) => answering,
+            Err(message) => {
+                self.running.end(&id);
+                return self.output.write_through(message);
+            }
+        };
+        // Whoever is woken by this poll does not matter: what is not ready is polled again elsewhere.
+        match answering
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(answer) => {
+                self.running.end(&id);
+                self.output.write_through(answer.message);
+            }
+            Poll::Pending => {
+                let connection = self.clone();
+                let ended = id.clone();
+                let task = self.runtime.spawn(async move {
+                    let answer = answering.await;
+                    // What was cancelled gets no answer.
+                    if connection.running.is_running(&ended) {
+                        connection.output.insist(answer.message);
+                        connection.running.end(&ended);
+                    }
+                });
+                self.running.can_stop(&id, task.abort_handle());
+            }
+        }
+    }
+
+    /// Begins to answer, or answers at once.
+    fn begin(&self, request: &Request<'_>) -> Result<Answering, Vec<u8>> {
+        let refuse = |refusal: &Refusal| refused(Some(&request.id), refusal).message;
+        let meta = Meta::of(request.params).map_err(|refusal| refuse(&refusal))?;
+        let client = if meta.version.is_some() || request.method == "server/discover" {
+            let (version, capabilities, log_level) =
+                meta.declared().map_err(|refusal| refuse(&refusal))?;
+            Client {
+                permit: self.permit.clone(),
+                version,
+                capabilities,
+                log_level,
+                session: None,
+                headers: None,
+            }
+        } else if request.method == "initialize" {
+            return Err(self.initialize(request));
+        } else {
+            let session = self.session.lock().clone();
+            let session = session.ok_or_else(|| refuse(&uninitialized()))?;
+            Client::of_session(self.permit.clone(), &session)
+        };
+        let outlet = self.output.clone();
+        Ok(self.server.begin(client, request, &meta, outlet))
+    }
+
+    fn initialize(&self, request: &Request<'_>) -> Vec<u8> {
+        let mut slot = self.session.lock();
+        if slot.is_some() {
+            let refusal = Refusal::request("this connection is initialized already");
+            return refused(Some(&request.id), &refusal).message;
+        }
+        match self
+            .server
+            .initialize(self.permit.clone(), &request.id, request.params)
+        {
+            Ok((session, answer)) => {
+                *slot = Some(session);
+                answer.message
+            }
+            Err(answer) => answer.message,
+        }
+    }
+
+    fn notification(&self, method: &str, params: Option<&RawValue>) {
+        if method == "notifications/cancelled" {
+            if let Some(id) = cancelled(params) {
+                self.running.cancel(&id);
+            }
+        }
+    }
+}
+
+/// The request that a client no longer wants.
+pub(crate) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let params: Params<'_> = serde_json::from_str(params?.get()).ok()?;
+    Id::read(params.request_id)
+}
+
+/// What a client answered to a question of ours.
+pub(crate) fn answer_of(outcome: Result<&RawValue, &RawValue>) -> Result<Value, String> {
+    match outcome {
+        Ok(result) => serde_json::from_str(result.get()).map_err(|error| error.to_string()),
+        Err(error) => {
+            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
+            Err(error["message"]
+                .as_str()
+                .unwrap_or("no reason given")
+                .to_owned())
+        }
+    }
+}
+
+/// What a request is told that comes before its time.
+pub(crate) fn uninitialized() -> Refusal {
+    Refusal::request("nothing was agreed on yet").with_data(serde_json::json!({
+        "hint": "send initialize first, or name io.modelcontextprotocol/protocolVersion in params._meta"
+    }))
+}
+
+async fn tell_changes(connection: Arc<Connection>) {
+    let Some(changes) = &connection.server.0.offer.changes else {
+        return;
+    };
+    let mut changes = changes.listen();
+    while let Ok(change) = changes.recv().await {
+        let Some(session) = connection.session.lock().clone() else {
+            continue;
+        };
+        if wants(&session, &change) {
+            connection.output.say(change_message(&change, None));
+        }
+    }
+}
+
+/// Whether a legacy client is told: of lists always, of a resource where it asked.
+pub(crate) fn wants(session: &Session, change: &rung_tool::Change) -> bool {
+    match change {
+        rung_tool::Change::Resource(uri) => session.listens_to(uri),
+        _ => true,
+    }
+}
+
+enum Line {
+    Whole,
+    TooLong,
+    End,
+}
+
+/// Reads up to the next line break. What is too long is read past, and not kept.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+    let mut too_long = false;
+    loop {
+        let available = match input.fill_buf() {
+            Ok(available) => available,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if available.is_empty() {
+            // A last line need not end.
+            return Ok(match (too_long, line.is_empty()) {
+                (true, _) => Line::TooLong,
+                (false, true) => Line::End,
+                (false, false) => Line::Whole,
+            });
+        }
+        let end = memchr::memchr(b'\n', available);
+        let part = &available[..end.unwrap_or(available.len())];
+        let taken = part.len() + usize::from(end.is_some());
+        if line.len() + part.len() > MAX_MESSAGE_BYTES {
+            too_long = true;
+            line.clear();
+        }
+        if !too_long {
+            line.extend_from_slice(part);
+        }
+        input.consume(taken);
+        if end.is_some() {
+            return Ok(if too_long { Line::TooLong } else { Line::Whole });
+        }
+    }
+}
+
+/// The way out.
+struct Output {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+    writer: Mutex<Box<dyn Write + Send>>,
+    broke: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Vec<u8>>,
+    /// Somebody is writing.
+    writing: bool,
+    broken: bool,
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Output")
+    }
+}
+
+impl Output {
+    fn new(writer: impl Write + Send + 'static) -> Arc<Self> {
+        let output = Arc::new(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            writer: Mutex::new(Box::new(writer)),
+            broke: Notify::new(),
+        });
+        let queue = output.clone();
+        std::thread::spawn(move || queue.write_queued());
+        output
+    }
+
+    /// Writes at once where nobody else does; may block.
+    fn write_through(&self, message: Vec<u8>) {
+        {
+            let mut state = self.state.lock();
+            if state.broken {
+                return;
+            }
+            if state.writing || !state.queue.is_empty() {
+                state.queue.push_back(message);
+                self.changed.notify_all();
+                return;
+            }
+            state.writing = true;
+        }
+        self.write([message]);
+    }
+
+    /// The caller has said that it is writing.
+    fn write(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
+        let mut writer = self.writer.lock();
+        let mut written = Ok(());
+        for mut message in messages {
+            message.push(b'\n');
+            written = writer.write_all(&message);
+            if written.is_err() {
+                break;
+            }
+        }
+        let written = written.and_then(|()| writer.flush());
+        drop(writer);
+        let mut state = self.state.lock();
+        state.writing = false;
+        if let Err(error) = written {
+            tracing::debug!(%error, "the output broke");
+            state.broken = true;
+            state.queue.clear();
+            self.broke.notify_one();
+        }
+        self.changed.notify_all();
+    }
+
+    fn write_queued(&self) {
+        loop {
+            let messages = {
+                let mut state = self.state.lock();
+                while state.writing || state.queue.is_empty() {
+                    if state.broken {
+                        return;
+                    }
+                    self.changed.wait(&mut state);
+                }
+                state.writing = true;
+                std::mem::take(&mut state.queue)
+            };
+            self.write(messages);
+        }
+    }
+
+    fn wait_for_room(&self) {
+        let mut state = self.state.lock();
+        while state.queue.len() > MAX_WAITING && !state.broken {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn flush(&self, at_most: Duration) {
+        let until = std::time::Instant::now() + at_most;
+        let mut state = self.state.lock();
+        while (state.writing || !state.queue.is_empty())
+            && !self.changed.wait_until(&mut state, until).timed_out()
+        {}
+    }
+
+    async fn broken(&self) {
+        self.broke.notified().await;
+    }
+}
+
+impl Outlet for Output {
+    fn say(&self, message: Vec<u8>) {
+        if self.state.lock().queue.len() < MAX_WAITING_LOSSY {
+            self.insist(message);
+        }
+    }
+
+    fn insist(&self, message: Vec<u8>) {
+        let mut state = self.state.lock();
+        if !state.broken {
+            state.queue.push_back(message);
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The suite's prompts.
+
+use rung_auth::Permit;
+use rung_fault::{Code, Fault};
+use rung_tool::{
+    Block, Call, Contents, Message, Partial, Pending, Prompt, PromptArgument, PromptCard,
+    PromptSource, Question, Role,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Fixtures, PNG};
+
+impl PromptSource for Fixtures {
+    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<PromptCard>, Fault>> {
+        let card = |name: &str, arguments: &[&str]| PromptCard {
+            name: name.to_owned(),
+            title: None,
+            description: Some("A fixture of the conformance suite".to_owned()),
+            arguments: arguments
+                .iter()
+                .map(|name| PromptArgument {
+                    name: (*name).to_owned(),
+                    description: Some("A word".to_owned()),
+                    required: true,
+                })
+                .collect(),
+        };
+        let cards = vec![
+            card("test_simple_prompt", &[]),
+            card("test_prompt_with_arguments", &["arg1", "arg2"]),
+            card("test_prompt_with_embedded_resource", &["resourceUri"]),
+            card("test_prompt_with_image", &[]),
+            card("test_input_required_result_prompt", &[]),
+        ];
+        Box::pin(std::future::ready(Ok(cards)))
+    }
+
+    fn get<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: Map<String, Value>,
+    ) -> Pending<'a, Result<Option<Prompt>, Fault>> {
+        Box::pin(async move {
+            let argument = |name: &str| {
+                let given = arguments.get(name).and_then(Value::as_str);
+                let missing =
+                    || Fault::new(Code::InvalidArguments, format!("the prompt needs {name}"));
+                given.ok_or_else(missing)
+            };
+            let content = match name {
+                "test_simple_prompt" => text("a simple prompt".to_owned()),
+                "test_prompt_with_arguments" => {
+                    let (first, second) = (argument("arg1")?, argument("arg2")?);
+                    text(format!("arg1 is {first}, arg2 is {second}"))
+                }
+                "test_prompt_with_embedded_resource" => Block::Resource {
+                    resource: Contents {
+                        uri: argument("resourceUri")?.to_owned(),
+                        mime_type: Some("text/plain".to_owned()),
+                        text: Some("a resource that comes along".to_owned()),
+                        ..Contents::default()
+                    },
+                },
+                "test_prompt_with_image" => Block::Image {
+                    data: PNG.to_owned(),
+                    mime_type: "image/png".to_owned(),
+                },
+                "test_input_required_result_prompt" => {
+                    let schema = json!({
+                        "type": "object",
+                        "properties": {"context": {"type": "string"}},
+                        "required": ["context"],
+                    });
+                    let question = Question::form("What context should the prompt use?", &schema);
+                    let answers = call
+                        .peer
+                        .ask(vec![("user_context".to_owned(), question)])
+                        .await?;
+                    text(format!(
+                        "in the context of {}",
+                        answers["user_context"]["content"]
+                    ))
+                }
+                _ => return Ok(None),
+            };
+            Ok(Some(Prompt {
+                description: None,
+                messages: vec![Message {
+                    role: Role::User,
+                    content,
+                }],
+            }))
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        _: &'a Permit,
+        name: &'a str,
+        partial: Partial<'a>,
+    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+        let words = ["paris", "park", "party"].into_iter();
+        let words = words
+            .filter(|word| word.starts_with(partial.value))
+            .map(str::to_owned);
+        let found = (name == "test_prompt_with_arguments").then(|| words.collect());
+        Box::pin(std::future::ready(Ok(found)))
+    }
+}
+
+fn text(text: String) -> Block {
+    Block::Text { text }
+}

@@ -1,0 +1,82 @@
+//! The suite's resources.
+
+use rung_auth::Permit;
+use rung_fault::Fault;
+use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
+use serde_json::json;
+
+use super::{Fixtures, PNG};
+
+const TEMPLATE: &str = "test://template/{id}/data";
+
+impl ResourceSource for Fixtures {
+    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+        let card = |uri: &str, kind: &str| ResourceCard {
+            uri: uri.to_owned(),
+            name: uri.to_owned(),
+            description: Some("A fixture of the conformance suite".to_owned()),
+            mime_type: Some(kind.to_owned()),
+            ..ResourceCard::default()
+        };
+        let cards = vec![
+            card("test://static-text", "text/plain"),
+            card("test://static-binary", "image/png"),
+            card("test://watched-resource", "text/plain"),
+        ];
+        Box::pin(std::future::ready(Ok(cards)))
+    }
+
+    fn templates(&self) -> Vec<TemplateCard> {
+        vec![TemplateCard {
+            uri_template: TEMPLATE.to_owned(),
+            name: "template".to_owned(),
+            mime_type: Some("application/json".to_owned()),
+            ..TemplateCard::default()
+        }]
+    }
+
+    fn read<'a>(
+        &'a self,
+        _: &'a Call,
+        uri: &'a str,
+    ) -> Pending<'a, Result<Option<Vec<Contents>>, Fault>> {
+        let id = uri
+            .strip_prefix("test://template/")
+            .and_then(|rest| rest.strip_suffix("/data"));
+        let (kind, text, blob) = match (uri, id) {
+            ("test://static-text", _) => ("text/plain", Some("a static text".to_owned()), None),
+            ("test://watched-resource", _) => ("text/plain", Some("watched".to_owned()), None),
+            ("test://static-binary", _) => ("image/png", None, Some(PNG.to_owned())),
+            (_, Some(id)) => {
+                let data =
+                    json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
+                ("application/json", Some(data.to_string()), None)
+            }
+            _ => return Box::pin(std::future::ready(Ok(None))),
+        };
+        let contents = Contents {
+            uri: uri.to_owned(),
+            mime_type: Some(kind.to_owned()),
+            text,
+            blob,
+            meta: None,
+        };
+        Box::pin(std::future::ready(Ok(Some(vec![contents]))))
+    }
+
+    fn complete<'a>(
+        &'a self,
+        _: &'a Permit,
+        template: &'a str,
+        partial: Partial<'a>,
+    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+        let ids = (0..150).map(|id| id.to_string());
+        let ids = ids.filter(|id| id.starts_with(partial.value)).collect();
+        let found = (template == TEMPLATE).then_some(ids);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn tells_updates(&self) -> bool {
+        true
+    }
+}

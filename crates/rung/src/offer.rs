@@ -1,0 +1,92 @@
+//! Wires everything that is behind the door to the protocol.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rung_fault::Fault;
+use rung_kv::Records;
+use rung_ladder::Budget;
+use rung_mcp::{Offer, SealKey, TaskStore};
+use rung_tool::{Names, Plain, Resources, Sources, ToolSource};
+
+use crate::conformance::Fixtures;
+use crate::results::Results;
+use crate::settings::Settings;
+
+/// A ladder in a door.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M5 1v14M11 1v14M5 4h6M5 8h6M5 12h6' stroke='%23365' stroke-width='2' fill='none'/%3E%3C/svg%3E";
+
+/// What is offered, from this data folder.
+pub(crate) fn offer(
+    settings: &Settings,
+    results: &Results,
+    names: Names,
+    fixtures: Option<&Fixtures>,
+) -> Result<Offer, Fault> {
+    let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(results.toolbox(settings)?)];
+    let mut resources: Vec<Arc<dyn rung_tool::ResourceSource>> =
+        vec![Arc::new(results.resources())];
+    if let Some(fixtures) = fixtures {
+        tools.push(Arc::new(fixtures.clone()));
+        resources.push(Arc::new(fixtures.clone()));
+    }
+    // One source needs nobody to choose between several.
+    let tools: Arc<dyn ToolSource> = match <[_; 1]>::try_from(tools) {
+        Ok([only]) => only,
+        Err(several) => Arc::new(Sources(several)),
+    };
+    let tools: Arc<dyn ToolSource> = match names {
+        Names::Dotted => tools,
+        Names::Plain => Arc::new(Plain(tools)),
+    };
+    let (about, read) = (names.show("rung.about"), names.show("rung.read"));
+    Ok(Offer {
+        name: "rung",
+        title: "Rung",
+        version: env!("CARGO_PKG_VERSION"),
+        icon: ICON,
+        instructions: format!(
+            "Answers are bounded, and nothing is lost: where meta.truncated is true, the whole answer is kept under \
+             meta.handle. Call {read} with the handle for any part of it, by cursor, lines, path, pattern or match. \
+             {about} says what is behind this door for you."
+        ),
+        tools,
+        resources: Arc::new(Resources(resources)),
+        prompts: fixtures.map(|fixtures| Arc::new(fixtures.clone()) as _),
+        changes: fixtures.map(|fixtures| fixtures.changes.clone()),
+        budget: Budget::bytes(settings.reply_max_bytes()),
+        key: SealKey::new(results.request_key()?),
+        tasks: Arc::new(KeptTasks(results.tasks())),
+    })
+}
+
+/// Tasks, on disk.
+struct KeptTasks(Records);
+
+impl TaskStore for KeptTasks {
+    fn put(&self, id: &str, record: &[u8], expires_ms: u64) -> Result<(), Fault> {
+        Ok(self.0.put(id, record, now_ms(), Some(expires_ms))?)
+    }
+
+    fn get(&self, id: &str) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(self.0.get(id, now_ms())?)
+    }
+
+    fn is_alive(&self, process: u32) -> bool {
+        let pid = i32::try_from(process)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        pid.is_some_and(|pid| match rustix::process::test_kill_process(pid) {
+            Ok(()) | Err(rustix::io::Errno::PERM) => true,
+            Err(_) => false,
+        })
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,181 @@
+//! Kept results as resources: `rung://result/{handle}`, with the selectors of `rung.read` as its query.
+
+use rung_auth::Permit;
+use rung_fault::{Code, Fault};
+use rung_kv::ResultStore;
+use rung_ladder::Handle;
+use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
+use serde_json::json;
+
+use crate::tools::{Read, ReadInput};
+
+const TEMPLATE: &str = "rung://result/{handle}{?cursor,path,offset_chars,limit_chars,lines,pattern,q,before_chars,after_chars}";
+const PREFIX: &str = "rung://result/";
+/// What stands around the text of a part: its address, what is said about it, and where it goes on.
+const AROUND_BYTES: usize = 2_000;
+
+/// The results that are kept.
+pub(crate) struct Results {
+    store: ResultStore,
+    read: Read,
+}
+
+impl Results {
+    pub(crate) fn new(store: ResultStore, read: Read) -> Self {
+        Self { store, read }
+    }
+}
+
+impl ResourceSource for Results {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+        Box::pin(async move {
+            let kept = self.store.list(permit)?;
+            let card = |kept: rung_kv::Kept| ResourceCard {
+                uri: kept.handle.uri(),
+                name: kept.handle.to_string(),
+                description: Some("a kept result".to_owned()),
+                mime_type: Some(kept.summary.content_type),
+                size: Some(kept.summary.bytes),
+                ..ResourceCard::default()
+            };
+            Ok(kept.into_iter().map(card).collect())
+        })
+    }
+
+    fn templates(&self) -> Vec<TemplateCard> {
+        vec![TemplateCard {
+            uri_template: TEMPLATE.to_owned(),
+            name: "result".to_owned(),
+            title: Some("A kept result, or part of it".to_owned()),
+            description: Some("Reads what rung.read reads, by the same selectors. What does not fit goes on at the address that comes second.".to_owned()),
+            mime_type: None,
+        }]
+    }
+
+    fn read<'a>(
+        &'a self,
+        call: &'a Call,
+        uri: &'a str,
+    ) -> Pending<'a, Result<Option<Vec<Contents>>, Fault>> {
+        Box::pin(async move {
+            let Some(rest) = uri.strip_prefix(PREFIX) else {
+                return Ok(None);
+            };
+            let (handle, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let input = selectors(handle, query)?;
+            let mut call = call.clone();
+            call.budget = call.budget.less(AROUND_BYTES + 2 * uri.len());
+            let (read, uri) = (self.read.clone(), uri.to_owned());
+            let part = tokio::task::spawn_blocking(move || read.part(&call, &input))
+                .await
+                .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+            let part = match part {
+                // Absent is absent, whoever's it is.
+                Err(fault) if fault.code() == Code::NotFound => return Ok(None),
+                part => part?,
+            };
+            let mut contents = vec![Contents {
+                uri,
+                mime_type: Some(part.content_type),
+                text: part.text,
+                blob: part.blob,
+                meta: Some(json!({"rung/part": part.facts})),
+            }];
+            if let Some(cursor) = part.next_cursor {
+                let next = format!("{PREFIX}{handle}?cursor={cursor}");
+                contents.push(Contents {
+                    text: Some(format!("Not all of it. The next part is at {next}")),
+                    uri: next,
+                    mime_type: Some("text/plain".to_owned()),
+                    ..Contents::default()
+                });
+            }
+            Ok(Some(contents))
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        permit: &'a Permit,
+        template: &'a str,
+        partial: Partial<'a>,
+    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+        Box::pin(async move {
+            if template != TEMPLATE {
+                return Ok(None);
+            }
+            if partial.argument != "handle" {
+                return Ok(Some(Vec::new()));
+            }
+            let handles = self.store.list(permit)?.into_iter();
+            let handles = handles.map(|kept| kept.handle.to_string());
+            Ok(Some(
+                handles
+                    .filter(|handle| handle.starts_with(partial.value))
+                    .collect(),
+            ))
+        })
+    }
+}
+
+/// What a query selects.
+fn selectors(handle: &str, query: &str) -> Result<ReadInput, Fault> {
+    // Said of the handle alone, whatever the query says.
+    handle.parse::<Handle>()?;
+    let mut input = ReadInput {
+        handle: handle.to_owned(),
+        ..ReadInput::default()
+    };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let invalid = |why: &str| {
+            let why = format!("{:?} in the address {why}", rung_ladder::head(name, 40));
+            Fault::new(Code::InvalidArguments, why).with_hint("use the selectors of rung.read")
+        };
+        let text = decoded(value).ok_or_else(|| invalid("is not UTF-8"))?;
+        let number = || {
+            text.parse::<u64>()
+                .map_err(|_| invalid("is not a whole number"))
+        };
+        match name {
+            "cursor" => input.cursor = Some(text),
+            "path" => input.path = Some(text),
+            "offset_chars" => input.offset_chars = Some(number()?),
+            "limit_chars" => input.limit_chars = Some(number()?),
+            "lines" => input.lines = Some(text),
+            "pattern" => input.pattern = Some(text),
+            "q" => input.q = Some(text),
+            "before_chars" => input.before_chars = Some(number()?),
+            "after_chars" => input.after_chars = Some(number()?),
+            _ => return Err(invalid("selects nothing")),
+        }
+    }
+    Ok(input)
+}
+
+/// What was written for an address.
+fn decoded(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let escaped = || {
+            let digits = std::str::from_utf8(behind.get(..2)?).ok()?;
+            u8::from_str_radix(digits, 16).ok()
+        };
+        match (first, escaped) {
+            (b'%', escaped) if escaped().is_some() => {
+                bytes.extend(escaped());
+                rest = &behind[2..];
+            }
+            (b'+', _) => {
+                bytes.push(b' ');
+                rest = behind;
+            }
+            _ => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
