@@ -98,10 +98,10 @@ const TTL_MS: u32 = 0;
 impl Server {
     /// A server of `offer`.
     pub fn new(offer: Offer) -> Self {
-        let info = json!({"name": offer.name, "version": offer.version});
-        let meta = json!({"io.modelcontextprotocol/serverInfo": info});
-        let modern = format!("\"_meta\":{meta}");
+        let named = json!({"name": offer.name, "version": offer.version});
+        let modern = format!("\"_meta\":{}", meta(&named));
         let discovered = json!({
+            "_meta": meta(&info(&offer, Version::V2026_07_28)),
             "supportedVersions": Version::ALL.iter().rev().map(|version| version.name()).collect::<Vec<_>>(),
             "capabilities": capabilities(&offer, true),
             "instructions": offer.instructions,
@@ -199,17 +199,10 @@ impl Server {
         };
         let (version, declared) = read().map_err(|refusal| refused(Some(id), &refusal))?;
         let offer = &self.0.offer;
-        let mut info = json!({"name": offer.name, "version": offer.version});
-        if version >= Version::V2025_06_18 {
-            info["title"] = offer.title.into();
-        }
-        if version >= Version::V2025_11_25 {
-            info["icons"] = icons(offer);
-        }
         let result = json!({
             "protocolVersion": version.name(),
             "capabilities": capabilities(offer, false),
-            "serverInfo": info,
+            "serverInfo": info(offer, version),
             "instructions": offer.instructions,
         });
         let answer = Answer {
@@ -225,8 +218,20 @@ impl Server {
     }
 }
 
-fn icons(offer: &Offer) -> Value {
-    json!([{"src": offer.icon, "mimeType": "image/svg+xml", "sizes": ["any"]}])
+/// Who we are, as a client of that version can be told.
+fn info(offer: &Offer, version: Version) -> Value {
+    let mut info = json!({"name": offer.name, "version": offer.version});
+    if version >= Version::V2025_06_18 {
+        info["title"] = offer.title.into();
+    }
+    if version >= Version::V2025_11_25 {
+        info["icons"] = json!([{"src": offer.icon, "mimeType": "image/svg+xml", "sizes": ["any"]}]);
+    }
+    info
+}
+
+fn meta(info: &Value) -> Value {
+    json!({"io.modelcontextprotocol/serverInfo": info})
 }
 
 /// What the server can do, as a client of that era is told.

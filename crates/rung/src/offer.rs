@@ -14,7 +14,7 @@ use crate::results::Results;
 use crate::settings::Settings;
 
 /// A ladder in a door.
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M5 1v14M11 1v14M5 4h6M5 8h6M5 12h6' stroke='%23365' stroke-width='2' fill='none'/%3E%3C/svg%3E";
+const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTUgMXYxNE0xMSAxdjE0TTUgNGg2TTUgOGg2TTUgMTJoNicgc3Ryb2tlPScjMzY1JyBzdHJva2Utd2lkdGg9JzInIGZpbGw9J25vbmUnLz48L3N2Zz4=";
 
 /// What is offered, from this data folder.
 pub(crate) fn offer(
