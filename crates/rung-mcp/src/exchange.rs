@@ -177,13 +177,13 @@ struct Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Cancelled<'a> {
+            request_id: &'a RawValue,
+        }
         if let Some(id) = self.id.take() {
             self.session.forget(&id);
-            #[derive(Serialize)]
-            #[serde(rename_all = "camelCase")]
-            struct Cancelled<'a> {
-                request_id: &'a RawValue,
-            }
             if let Ok(request_id) = serde_json::from_str(id.as_json()) {
                 let params = Cancelled { request_id };
                 self.exchange
@@ -209,6 +209,13 @@ async fn caught(run: &mut Run) -> Result<Vec<u8>> {
 
 impl Peer for Exchange {
     fn progress(&self, progress: Progress) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            progress_token: &'a RawValue,
+            #[serde(flatten)]
+            progress: Progress,
+        }
         // It must grow; what does not is not worth a message.
         let done = progress.done.as_f64();
         {
@@ -227,13 +234,6 @@ impl Peer for Exchange {
         let Some(token) = self.progress_token.as_deref() else {
             return;
         };
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            progress_token: &'a RawValue,
-            #[serde(flatten)]
-            progress: Progress,
-        }
         let params = Params {
             progress_token: token,
             progress,

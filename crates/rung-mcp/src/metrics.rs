@@ -71,6 +71,16 @@ pub(crate) struct Timed {
     since: Instant,
 }
 
+impl Timed {
+    pub(crate) fn begin(method: &str) -> Self {
+        let known = METHODS.into_iter().find(|known| *known == method);
+        Self {
+            method: known.unwrap_or("other"),
+            since: Instant::now(),
+        }
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         let histogram = || Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
@@ -111,14 +121,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn begin(&self, method: &str) -> Timed {
-        let known = METHODS.into_iter().find(|known| *known == method);
-        Timed {
-            method: known.unwrap_or("other"),
-            since: Instant::now(),
-        }
-    }
-
     pub(crate) fn end(&self, timed: &Timed, answered: bool) {
         let method = timed.method;
         let outcome = if answered {

@@ -13,7 +13,7 @@ use crate::client::{Capabilities, Client, Meta, TASKS};
 use crate::envelope::{Id, around_result, json, write_error, write_result};
 use crate::exchange::Outlet;
 use crate::methods;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Timed};
 use crate::refusal::{Refusal, Result};
 use crate::seal::SealKey;
 use crate::session::Session;
@@ -127,7 +127,7 @@ impl Server {
         outlet: Arc<dyn Outlet>,
     ) -> Answering {
         let client = Arc::new(client);
-        let timed = self.0.metrics.begin(request.method);
+        let timed = Timed::begin(request.method);
         let body = match methods::begin(self, &client, request, meta, outlet) {
             Ok(methods::Begun::Now(body)) => Ok(body),
             Ok(methods::Begun::Later(later)) => {

@@ -228,23 +228,22 @@ impl Connection {
     }
 
     fn notification(&self, method: &str, params: Option<&RawValue>) {
-        if method == "notifications/cancelled" {
-            if let Some(id) = cancelled(params) {
-                self.running.cancel(&id);
-            }
+        if let Some(id) = cancelled(method, params) {
+            self.running.cancel(&id);
         }
     }
 }
 
 /// The request that a client no longer wants.
-pub(crate) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
+pub(crate) fn cancelled(method: &str, params: Option<&RawValue>) -> Option<Id> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
         #[serde(borrow)]
         request_id: &'a RawValue,
     }
-    let params: Params<'_> = serde_json::from_str(params?.get()).ok()?;
+    let params = params.filter(|_| method == "notifications/cancelled")?;
+    let params: Params<'_> = serde_json::from_str(params.get()).ok()?;
     Id::read(params.request_id)
 }
 

@@ -390,7 +390,7 @@ proptest! {
         // Links: the resource is the handle's.
         let link = reply.content.iter().find_map(|block| match block {
             Block::ResourceLink(link) => Some(&link.uri),
-            Block::Text { .. } => None,
+            _ => None,
         });
         prop_assert_eq!(&read_on(link.expect("a link to the whole")), &rows);
     }

@@ -92,9 +92,9 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let served = connection(server.clone(), router.clone(), stream);
+                let serving = connection(server.clone(), router.clone(), stream);
                 tracker.spawn(async move {
-                    served.await;
+                    serving.await;
                     drop(permit);
                 });
             }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rung_auth::Permit;
 use tokio::sync::mpsc;
 
-use super::sessions::{HttpSession, SESSION_ID};
+use super::sessions::{HttpSession, NoSession, SESSION_ID};
 use super::stream::{CallBody, Channel, First, MAX_WAITING, Stream, response};
 use super::{App, json_response};
 use crate::client::{Capabilities, Client, Meta};
@@ -77,19 +77,17 @@ pub(super) async fn post(app: &Arc<App>, permit: Permit, request: HttpRequest) -
             };
             let session = match session {
                 Ok(session) => session,
-                Err(response) => return response,
+                Err(none) => return none.into_response(),
             };
-            if method == "notifications/cancelled" {
-                if let Some(id) = cancelled(params) {
-                    session.running.cancel(&id);
-                }
+            if let Some(id) = cancelled(&method, params) {
+                session.running.cancel(&id);
             }
             StatusCode::ACCEPTED.into_response()
         }
         Ok(Message::Response { id, outcome }) => {
             match session_of(app, &headers, &permit) {
                 Some(Ok(session)) => session.session.take_answer(&id, answer_of(outcome)),
-                Some(Err(response)) => return response,
+                Some(Err(none)) => return none.into_response(),
                 None => return (StatusCode::BAD_REQUEST, "nobody asked\n").into_response(),
             }
             StatusCode::ACCEPTED.into_response()
@@ -102,7 +100,7 @@ fn session_of(
     app: &App,
     headers: &HeaderMap,
     permit: &Permit,
-) -> Option<Result<Arc<HttpSession>, Response>> {
+) -> Option<Result<Arc<HttpSession>, NoSession>> {
     let sessions = app.sessions.as_ref()?;
     headers
         .contains_key(&SESSION_ID)
@@ -187,11 +185,11 @@ impl Posted<'_> {
         };
         match sessions.find(&self.headers, &self.permit) {
             Ok(session) => self.legacy(&session, request, &meta).await,
-            Err(response) if self.headers.contains_key(&SESSION_ID) => response,
-            Err(_) => {
+            Err(NoSession::NotNamed) => {
                 let answer = refused(Some(&request.id), &uninitialized());
                 json_response(StatusCode::BAD_REQUEST, answer.message)
             }
+            Err(none) => none.into_response(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use data_encoding::BASE32_NOPAD;
 use parking_lot::Mutex;
 use rung_auth::Permit;
@@ -34,7 +34,7 @@ const MAX_STREAMS: usize = 16;
 /// Events that wait for a client to open the stream that belongs to no request.
 const MAX_STANDING: usize = 64;
 /// How often is looked for sessions that have ended.
-const TEND: Duration = Duration::from_secs(60);
+const TEND: Duration = Duration::from_mins(1);
 /// The stream that belongs to no request.
 const STANDING: u64 = 0;
 
@@ -99,6 +99,34 @@ impl HttpSession {
     }
 }
 
+/// Why a request has no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoSession {
+    NotNamed,
+    Unknown,
+    OtherVersion,
+}
+
+impl IntoResponse for NoSession {
+    fn into_response(self) -> Response {
+        let (status, why) = match self {
+            Self::NotNamed => (
+                StatusCode::BAD_REQUEST,
+                "Mcp-Session-Id is missing: send initialize first, or name the protocol version in params._meta\n",
+            ),
+            Self::Unknown => (
+                StatusCode::NOT_FOUND,
+                "no such session: send initialize again\n",
+            ),
+            Self::OtherVersion => (
+                StatusCode::BAD_REQUEST,
+                "MCP-Protocol-Version names no version with sessions\n",
+            ),
+        };
+        (status, why).into_response()
+    }
+}
+
 /// The sessions there are.
 pub(crate) struct Sessions {
     all: Mutex<HashMap<String, Arc<HttpSession>>>,
@@ -131,10 +159,9 @@ impl Sessions {
             let oldest = all
                 .iter()
                 .min_by_key(|(_, session)| (session.is_in_use(), used(session)));
-            if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
-                if let Some(session) = all.remove(&oldest) {
-                    session.end();
-                }
+            let oldest = oldest.map(|(id, _)| id.clone());
+            if let Some(session) = oldest.and_then(|oldest| all.remove(&oldest)) {
+                session.end();
             }
         }
         all.insert(id.clone(), session);
@@ -147,29 +174,19 @@ impl Sessions {
         &self,
         headers: &HeaderMap,
         permit: &Permit,
-    ) -> Result<Arc<HttpSession>, Response> {
-        let absent = |status: StatusCode, why: &'static str| (status, why).into_response();
+    ) -> Result<Arc<HttpSession>, NoSession> {
         if !headers.contains_key(&SESSION_ID) {
-            let why = "Mcp-Session-Id is missing: send initialize first, or name the protocol version in params._meta\n";
-            return Err(absent(StatusCode::BAD_REQUEST, why));
+            return Err(NoSession::NotNamed);
         }
         let id = single(headers, &SESSION_ID).unwrap_or_default();
         let found = self.all.lock().get(id).cloned();
         let mine = found.filter(|session| session.session.permit == *permit);
-        let session = mine.ok_or_else(|| {
-            absent(
-                StatusCode::NOT_FOUND,
-                "no such session: send initialize again\n",
-            )
-        })?;
+        let session = mine.ok_or(NoSession::Unknown)?;
         // A client may leave the version out; one that names it names one that has sessions.
         if let Some(version) = headers.get(VERSION) {
             let known = version.to_str().ok().and_then(Version::of);
             if known.is_none_or(Version::is_modern) {
-                return Err(absent(
-                    StatusCode::BAD_REQUEST,
-                    "MCP-Protocol-Version names no version with sessions\n",
-                ));
+                return Err(NoSession::OtherVersion);
             }
         }
         session.used_ms.store(now_ms(), Ordering::Relaxed);
@@ -207,14 +224,14 @@ impl Sessions {
             .map(rung_tool::Changes::listen);
         let mut tick = tokio::time::interval(TEND);
         loop {
-            let changed = async {
+            let next = async {
                 match &mut changes {
                     Some(changes) => changes.recv().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                Ok(change) = changed => {
+                Ok(change) = next => {
                     let message = change_message(&change, None);
                     let all: Vec<_> = self.all.lock().values().cloned().collect();
                     for session in all {
@@ -259,7 +276,7 @@ pub(super) fn get(app: &App, permit: &Permit, headers: &HeaderMap) -> Response {
     };
     let session = match sessions.find(headers, permit) {
         Ok(session) => session,
-        Err(response) => return response,
+        Err(none) => return none.into_response(),
     };
     let accepts = headers
         .get(header::ACCEPT)
@@ -296,6 +313,6 @@ pub(super) fn delete(app: &App, permit: &Permit, headers: &HeaderMap) -> Respons
             sessions.close(headers);
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(response) => response,
+        Err(none) => none.into_response(),
     }
 }

@@ -269,11 +269,11 @@ impl hyper::body::Body for CallBody {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(event_frame(None, &first))));
         }
-        if let Some(answering) = &mut self.answering {
-            if let Poll::Ready(answer) = answering.as_mut().poll(context) {
-                self.answer = Some(answer.message);
-                self.answering = None;
-            }
+        if let Some(answering) = &mut self.answering
+            && let Poll::Ready(answer) = answering.as_mut().poll(context)
+        {
+            self.answer = Some(answer.message);
+            self.answering = None;
         }
         // What was said on the way goes before the answer.
         match self.said.poll_recv(context) {

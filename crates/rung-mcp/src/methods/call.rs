@@ -174,7 +174,7 @@ pub(super) fn tool(
     let may_detach = client.is_modern() && client.capabilities.tasks;
     let start = Start::new(server, client, request, meta, outlet, may_detach, &subject)?;
     let (name, arguments) = (params.name.into_owned(), params.arguments);
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         if start.client.is_modern() {
             fit_for(&start, &name, &arguments).await?;
         }
@@ -191,7 +191,7 @@ pub(super) fn tool(
             }
         });
         start.run(run, Body::Complete).await
-    })
+    }))
 }
 
 /// What a modern request must bring for this very tool.
@@ -234,7 +234,7 @@ pub(super) fn resource(
     let start = Start::new(server, client, request, meta, outlet, false, &uri)?;
     let (call, resources) = (start.call(), start.server.0.offer.resources.clone());
     let modern = start.client.is_modern();
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let run = Box::pin(async move {
             let found = resources
                 .read(&call, &uri)
@@ -252,7 +252,7 @@ pub(super) fn resource(
             Ok(json(&json!({"contents": contents})).into_bytes())
         });
         start.run(run, Body::Cacheable).await
-    })
+    }))
 }
 
 pub(super) fn prompt(
@@ -281,7 +281,7 @@ pub(super) fn prompt(
     let call = start.call();
     let prompts = start.server.0.offer.prompts.clone();
     let modern = start.client.is_modern();
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let run = Box::pin(async move {
             let prompts = prompts.ok_or_else(|| Refusal::method("prompts/get"))?;
             let found = prompts
@@ -294,7 +294,7 @@ pub(super) fn prompt(
             Ok(json(&prompt).into_bytes())
         });
         start.run(run, Body::Complete).await
-    })
+    }))
 }
 
 fn refusal(fault: &Fault, modern: bool) -> Refusal {

@@ -52,7 +52,7 @@ pub(super) fn complete(
     params: Option<&RawValue>,
 ) -> Result<Begun> {
     let params: Params = read(params)?;
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let partial = Partial {
             argument: &params.argument.name,
             value: &params.argument.value,
@@ -77,5 +77,5 @@ pub(super) fn complete(
         let completion = json!({"values": values, "total": total, "hasMore": total > values.len()});
         let result = json(&json!({"completion": completion}));
         Ok(Body::Complete(result.into_bytes()))
-    })
+    }))
 }

@@ -141,15 +141,15 @@ pub(super) fn listen(
         "notifications/subscriptions/acknowledged",
         &json!({"_meta": meta, "notifications": wanted}),
     ));
-    Begun::later(async move {
-        let changed = async {
+    Ok(Begun::later(async move {
+        let lists = async {
             let Some(mut changes) = changes else {
                 return std::future::pending::<()>().await;
             };
             loop {
                 match changes.recv().await {
                     Ok(change) if wanted.wants(&change) => {
-                        outlet.say(change_message(&change, Some(&meta)))
+                        outlet.say(change_message(&change, Some(&meta)));
                     }
                     Ok(_) => {}
                     // Whoever is that far behind is told that everything may have changed.
@@ -179,13 +179,13 @@ pub(super) fn listen(
             }
         };
         tokio::select! {
-            () = changed => {}
+            () = lists => {}
             () = moved => {}
             () = server.0.shutdown.cancelled() => {}
         }
         // It ended because we do; its meta says which stream this was.
         Ok(Body::Complete(json(&json!({"_meta": meta})).into_bytes()))
-    })
+    }))
 }
 
 fn task_message(task: &[u8], meta: &Value) -> Vec<u8> {

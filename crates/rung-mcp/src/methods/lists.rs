@@ -26,12 +26,12 @@ pub(super) fn tools(
     params: Option<&RawValue>,
 ) -> Result<Begun> {
     let after = After::read(&server, &client, "tools", params)?;
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let cards = server.0.offer.tools.list(&client.permit).await?;
         let shown = |card: &Card| described(card, client.version);
         let name = |card: &Card| card.name.to_string();
         Ok(page(&server, &client, "tools", after, &cards, name, shown))
-    })
+    }))
 }
 
 pub(super) fn resources(
@@ -40,7 +40,7 @@ pub(super) fn resources(
     params: Option<&RawValue>,
 ) -> Result<Begun> {
     let after = After::read(&server, &client, "resources", params)?;
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let cards = server.0.offer.resources.list(&client.permit).await?;
         let name = |card: &rung_tool::ResourceCard| card.uri.clone();
         Ok(page(
@@ -52,7 +52,7 @@ pub(super) fn resources(
             name,
             |card| json!(card),
         ))
-    })
+    }))
 }
 
 pub(super) fn templates(
@@ -81,7 +81,7 @@ pub(super) fn prompts(
     params: Option<&RawValue>,
 ) -> Result<Begun> {
     let after = After::read(&server, &client, "prompts", params)?;
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let prompts = server.0.offer.prompts.as_ref();
         let prompts = prompts.ok_or_else(|| Refusal::method("prompts/list"))?;
         let cards = prompts.list(&client.permit).await?;
@@ -95,7 +95,7 @@ pub(super) fn prompts(
             name,
             |card| json!(card),
         ))
-    })
+    }))
 }
 
 /// Where a page begins: behind the item of that name, or, if it has gone, where it was.

@@ -28,8 +28,8 @@ pub(crate) enum Begun {
 }
 
 impl Begun {
-    fn later(body: impl Future<Output = Result<Body>> + Send + 'static) -> Result<Self> {
-        Ok(Self::Later(Box::pin(body)))
+    fn later(body: impl Future<Output = Result<Body>> + Send + 'static) -> Self {
+        Self::Later(Box::pin(body))
     }
 }
 

@@ -30,10 +30,10 @@ fn opened(client: &Client, params: Option<&RawValue>) -> Result<Params> {
 
 pub(super) fn get(server: Server, client: Arc<Client>, params: Option<&RawValue>) -> Result<Begun> {
     let params = opened(&client, params)?;
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let task = server.0.tasks.get(&client, &params.task_id).await?;
         Ok(Body::Complete(task))
-    })
+    }))
 }
 
 pub(super) fn update(
@@ -42,7 +42,7 @@ pub(super) fn update(
     params: Option<&RawValue>,
 ) -> Result<Begun> {
     let params = opened(&client, params)?;
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         let Params {
             task_id,
             input_responses,
@@ -53,7 +53,7 @@ pub(super) fn update(
             .update(&client, &task_id, input_responses)
             .await?;
         Ok(Body::Complete(b"{}".to_vec()))
-    })
+    }))
 }
 
 pub(super) fn cancel(
@@ -62,8 +62,8 @@ pub(super) fn cancel(
     params: Option<&RawValue>,
 ) -> Result<Begun> {
     let params = opened(&client, params)?;
-    Begun::later(async move {
+    Ok(Begun::later(async move {
         server.0.tasks.cancel(&client, &params.task_id).await?;
         Ok(Body::Complete(b"{}".to_vec()))
-    })
+    }))
 }
