@@ -11,6 +11,9 @@ fn help_lists_the_commands() {
 
     Commands:
       config       Settings: what holds, where it comes from, and which project file may say more
+      mcp          Serves one MCP client on standard input and output
+      serve        Serves MCP clients over HTTP
+      token        Who may come through the door over HTTP
       result       Results that are kept: store one, read any part of it
       completions  Completions for a shell
       man          The manual page; with a folder, the pages of all commands

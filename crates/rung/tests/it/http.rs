@@ -1,0 +1,412 @@
+//! A client that writes HTTP by hand, so that it can also write what no client would.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+use crate::stdio::{PATIENCE, wait};
+
+/// A server on a port of its own.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    /// The lines it said before it listened.
+    pub(crate) said: Vec<String>,
+}
+
+impl Server {
+    /// `rung serve` with these flags.
+    pub(crate) fn start(sandbox: &Sandbox, flags: &[&str]) -> Self {
+        Self::at(sandbox, "127.0.0.1:0", flags)
+    }
+
+    pub(crate) fn at(sandbox: &Sandbox, listen: &str, flags: &[&str]) -> Self {
+        let mut command = sandbox.command();
+        command.args(["serve", "--listen", listen]).args(flags);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = Vec::new();
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(
+                stderr.read_line(&mut line).unwrap(),
+                0,
+                "the server ended: {said:?}"
+            );
+            match line.trim().strip_prefix("listening at http://") {
+                Some(url) => break url.trim_end_matches("/mcp").to_owned(),
+                None => said.push(line.trim().to_owned()),
+            }
+        };
+        // What else it says must not fill the pipe.
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        Self {
+            child,
+            address,
+            said,
+        }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let port = self.address.rsplit_once(':').unwrap().1;
+        let stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends a request as given, and reads the head of what comes back.
+    pub(crate) fn send(&self, request: &Request) -> Reply {
+        let mut stream = self.connect();
+        stream
+            .write_all(request.head(&self.address).as_bytes())
+            .unwrap();
+        stream.write_all(&request.body).unwrap();
+        Reply::read(stream)
+    }
+
+    /// Sends a message, and reads all of the answer.
+    pub(crate) fn post(&self, request: Request) -> Reply {
+        let mut reply = self.send(&request);
+        reply.read_all();
+        reply
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        let mut reply = self.send(&Request::new("GET", path));
+        reply.read_all();
+        reply
+    }
+
+    /// Opens a legacy session, and gives its id.
+    pub(crate) fn session(
+        &self,
+        version: &str,
+        capabilities: &Value,
+        token: Option<&str>,
+    ) -> String {
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "raw", "version": "0"},
+        });
+        let mut request = legacy(1, "initialize", params);
+        if let Some(token) = token {
+            request = request.bearer(token);
+        }
+        let reply = self.post(request);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply
+            .header("mcp-session-id")
+            .expect("a session")
+            .to_owned()
+    }
+
+    pub(crate) fn terminate(&mut self) -> i32 {
+        signal(&self.child, "TERM");
+        wait(&mut self.child)
+    }
+
+    /// Kilobytes of own memory.
+    pub(crate) fn memory_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("RssAnon:"))
+            .unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+pub(crate) fn signal(child: &Child, name: &str) {
+    let status = std::process::Command::new("kill")
+        .args([format!("-{name}"), child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Request {
+    method: &'static str,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Request {
+    pub(crate) fn new(method: &'static str, path: &str) -> Self {
+        Self {
+            method,
+            path: path.to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// A message, posted as a client posts it.
+    pub(crate) fn message(message: &Value) -> Self {
+        Self::raw(message.to_string())
+    }
+
+    pub(crate) fn raw(body: impl Into<Vec<u8>>) -> Self {
+        let mut request = Self::new("POST", "/mcp")
+            .with("Content-Type", "application/json")
+            .with("Accept", "application/json, text/event-stream");
+        request.body = body.into();
+        request
+    }
+
+    /// With a header, in place of one of the same name.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self = self.without(name);
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a header, beside one of the same name.
+    pub(crate) fn and(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.headers
+            .retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+        self
+    }
+
+    pub(crate) fn session(self, id: &str) -> Self {
+        self.with("Mcp-Session-Id", id)
+    }
+
+    pub(crate) fn bearer(self, token: &str) -> Self {
+        self.with("Authorization", &format!("Bearer {token}"))
+    }
+
+    fn head(&self, address: &str) -> String {
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        if !self
+            .headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("host"))
+        {
+            head += &format!("Host: {address}\r\n");
+        }
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head + &format!(
+            "Content-Length: {}\r\nConnection: close\r\n\r\n",
+            self.body.len()
+        )
+    }
+}
+
+/// A modern request, with the headers that repeat it.
+pub(crate) fn modern(id: u64, method: &str, params: Value) -> Request {
+    modern_with(id, method, params, &json!({}))
+}
+
+/// The same, of a client with these capabilities.
+pub(crate) fn modern_with(
+    id: u64,
+    method: &str,
+    mut params: Value,
+    capabilities: &Value,
+) -> Request {
+    params["_meta"] = crate::stdio::meta(capabilities);
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let mut request = Request::message(&message)
+        .with("MCP-Protocol-Version", "2026-07-28")
+        .with("Mcp-Method", method);
+    for member in ["name", "uri", "taskId"] {
+        if let Some(name) = params[member].as_str() {
+            request = request.with("Mcp-Name", name);
+        }
+    }
+    request
+}
+
+/// A legacy request.
+pub(crate) fn legacy(id: u64, method: &str, params: Value) -> Request {
+    Request::message(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+}
+
+/// What came back.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    stream: BufReader<TcpStream>,
+    chunked: bool,
+    pending: String,
+}
+
+impl Reply {
+    fn read(stream: TcpStream) -> Self {
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let status = line
+            .split(' ')
+            .nth(1)
+            .unwrap_or_else(|| panic!("no status: {line:?}"));
+        let status = status.parse().unwrap();
+        let mut headers = Vec::new();
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim_end().split_once(": ") else {
+                break;
+            };
+            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        let chunked = headers
+            .iter()
+            .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        Self {
+            status,
+            headers,
+            body: Vec::new(),
+            stream,
+            chunked,
+            pending: String::new(),
+        }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.header("content-type") == Some("text/event-stream")
+    }
+
+    fn read_all(&mut self) {
+        if self.chunked {
+            while let Some(chunk) = self.chunk() {
+                self.body.extend(chunk);
+            }
+        } else {
+            self.stream.read_to_end(&mut self.body).unwrap();
+        }
+    }
+
+    /// One chunk; `None` at the end.
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut size = String::new();
+        if self.stream.read_line(&mut size).ok()? == 0 {
+            return None;
+        }
+        let size = usize::from_str_radix(size.trim(), 16).unwrap();
+        let mut chunk = vec![0; size + 2];
+        self.stream.read_exact(&mut chunk).ok()?;
+        chunk.truncate(size);
+        (size > 0).then_some(chunk)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text()))
+    }
+
+    /// Every event of a body that has been read.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let text = self.text();
+        let blocks = text.split("\n\n").filter(|block| !block.trim().is_empty());
+        blocks.filter_map(Event::parse).collect()
+    }
+
+    /// The next event of a body that is still coming; `None` at the end.
+    pub(crate) fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some((block, rest)) = self.pending.split_once("\n\n") {
+                let (event, rest) = (Event::parse(block), rest.to_owned());
+                self.pending = rest;
+                match event {
+                    Some(event) => return Some(event),
+                    None => continue,
+                }
+            }
+            let chunk = self.chunk()?;
+            self.pending.push_str(&String::from_utf8(chunk).unwrap());
+        }
+    }
+
+    /// Whether nothing comes for a while.
+    pub(crate) fn is_silent_for(&mut self, a_while: Duration) -> bool {
+        self.stream
+            .get_ref()
+            .set_read_timeout(Some(a_while))
+            .unwrap();
+        let silent = self.stream.fill_buf().is_err();
+        self.stream
+            .get_ref()
+            .set_read_timeout(Some(PATIENCE))
+            .unwrap();
+        silent
+    }
+
+    /// Goes away without a word.
+    pub(crate) fn hang_up(self) {
+        let _gone = self.stream.get_ref().shutdown(Shutdown::Both);
+    }
+}
+
+/// A server-sent event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) retry: Option<String>,
+    pub(crate) data: String,
+}
+
+impl Event {
+    /// `None` where a block is only a comment.
+    fn parse(block: &str) -> Option<Self> {
+        let mut event = Self {
+            id: None,
+            retry: None,
+            data: String::new(),
+        };
+        let mut is_event = false;
+        for line in block.lines() {
+            match line.split_once(": ").unwrap_or((line, "")) {
+                ("id", id) => event.id = Some(id.to_owned()),
+                ("retry", retry) => event.retry = Some(retry.to_owned()),
+                ("data" | "data:", data) => {
+                    is_event = true;
+                    event.data.push_str(data);
+                }
+                _ => {}
+            }
+        }
+        is_event.then_some(event)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+}
