@@ -31,6 +31,6 @@ pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, Role
 pub use reply::{Answer, Block, Keep, Link, Rendering, Reply};
 pub use resource::{Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard};
 pub use schema::Schema;
-pub use source::{Call, Pending, Sources, ToolSource};
+pub use source::{Call, Pending, Sources, ToolSource, unknown_tool};
 pub use tool::Tool;
 pub use toolbox::{Toolbox, ToolboxBuilder};

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::card::Card;
 use crate::reply::Reply;
-use crate::source::{Call, Pending, ToolSource};
+use crate::source::{Call, Pending, ToolSource, unknown_tool};
 
 /// How tools are called towards this caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,7 +46,13 @@ impl Plain {
                 .find(|card| Names::Plain.show(&card.name) == name)
         };
         let found = own.or_else(shown).map(|card| card.name.clone());
-        Ok(found.unwrap_or_else(|| name.into()))
+        found.ok_or_else(|| {
+            let names: Vec<_> = cards
+                .iter()
+                .map(|card| Names::Plain.show(&card.name))
+                .collect();
+            unknown_tool(name, names.iter().map(|name| &**name))
+        })
     }
 }
 

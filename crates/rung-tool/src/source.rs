@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rung_auth::Permit;
-use rung_fault::{Code, Fault};
-use rung_ladder::Budget;
+use rung_fault::{Code, Detail, Fault};
+use rung_ladder::{Budget, head};
 use serde_json::Value;
 
 use crate::card::Card;
@@ -67,20 +67,31 @@ pub trait ToolSource: Send + Sync {
     fn call<'a>(&'a self, call: &'a Call, name: &'a str, arguments: Value) -> Pending<'a, Reply>;
 }
 
+/// Bytes of a tool's name that an error repeats.
+const SHOWN_NAME_BYTES: usize = 64;
+
+/// The fault of calling a tool that is not there, with the names of those that are.
+pub fn unknown_tool<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Fault {
+    let name = head(name, SHOWN_NAME_BYTES);
+    let known: Vec<&str> = known.collect();
+    Fault::new(Code::UnknownTool, format!("no tool is named {name:?}"))
+        .with_hint("list the tools and use one of their names")
+        .with(Detail::Allowed, known)
+}
+
 /// Several sources as one, in this order. Of two tools with one name the first is there.
 pub struct Sources(pub Vec<Arc<dyn ToolSource>>);
 
 impl Sources {
-    /// The source that has the tool; the last one says that nobody does.
+    /// The source that has the tool.
     async fn of(&self, permit: &Permit, name: &str) -> Result<(&dyn ToolSource, Card), Fault> {
-        let mut absent = Fault::new(Code::UnknownTool, "no tool is there");
         for source in &self.0 {
-            match source.describe(permit, name).await {
-                Ok(card) => return Ok((&**source, card)),
-                Err(fault) => absent = fault,
+            if let Ok(card) = source.describe(permit, name).await {
+                return Ok((&**source, card));
             }
         }
-        Err(absent)
+        let cards = self.list(permit).await?;
+        Err(unknown_tool(name, cards.iter().map(|card| &*card.name)))
     }
 }
 

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rung_auth::Permit;
-use rung_fault::{Code, Detail, Face, Fault};
-use rung_ladder::head;
+use rung_fault::{Code, Face, Fault};
 use serde_json::{Value, json};
 
 use crate::card::{Card, TaskUse};
 use crate::reply::{Answer, Keep, Reply, render};
 use crate::schema::{of_input, of_output};
-use crate::source::{Call, Pending, ToolSource};
+use crate::source::{Call, Pending, ToolSource, unknown_tool};
 use crate::{Error, Result, Schema, Tool, arguments};
 
 /// Bytes of a tool's name: what every client takes.
@@ -61,14 +60,8 @@ impl Toolbox {
         let entry = self.by_name.get(name).map(|at| &self.tools[*at]);
         let granted = entry.filter(|entry| entry.is_granted(permit));
         granted.ok_or_else(|| {
-            let names: Vec<&str> = self
-                .granted(permit)
-                .map(|entry| &*entry.card.name)
-                .collect();
-            let name = head(name, MAX_NAME_BYTES);
-            Fault::new(Code::UnknownTool, format!("no tool is named {name:?}"))
-                .with_hint("list the tools and use one of their names")
-                .with(Detail::Allowed, names)
+            let names = self.granted(permit).map(|entry| &*entry.card.name);
+            unknown_tool(name, names)
         })
     }
 

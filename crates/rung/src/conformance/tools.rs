@@ -7,7 +7,7 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_tool::{
     Ask, Block, Card, Change, Contents, Hints, Level, Pending, Progress, Question, Reply, TaskUse,
-    ToolSource,
+    ToolSource, unknown_tool,
 };
 use serde_json::{Value, json};
 
@@ -127,9 +127,7 @@ impl ToolSource for Fixtures {
 }
 
 fn unknown(name: &str) -> Fault {
-    let name = rung_ladder::head(name, 64);
-    Fault::new(Code::UnknownTool, format!("no tool is named {name:?}"))
-        .with_hint("list the tools and use one of their names")
+    unknown_tool(name, CARDS.iter().map(|card| &*card.name))
 }
 
 impl Fixtures {

@@ -35,12 +35,18 @@ fn the_manual_page_has_every_command() {
             "rung-config-untrust.1",
             "rung-config.1",
             "rung-man.1",
+            "rung-mcp.1",
             "rung-result-export.1",
             "rung-result-list.1",
             "rung-result-read.1",
             "rung-result-remove.1",
             "rung-result-store.1",
             "rung-result.1",
+            "rung-serve.1",
+            "rung-token-list.1",
+            "rung-token-new.1",
+            "rung-token-revoke.1",
+            "rung-token.1",
             "rung.1",
         ]
     );

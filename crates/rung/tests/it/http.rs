@@ -1,5 +1,6 @@
 //! A client that writes HTTP by hand, so that it can also write what no client would.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Stdio};
@@ -74,6 +75,10 @@ impl Server {
     }
 
     /// Sends a message, and reads all of the answer.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "most are built where they are posted"
+    )]
     pub(crate) fn post(&self, request: Request) -> Reply {
         let mut reply = self.send(&request);
         reply.read_all();
@@ -206,10 +211,10 @@ impl Request {
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case("host"))
         {
-            head += &format!("Host: {address}\r\n");
+            let _ = write!(head, "Host: {address}\r\n");
         }
         for (name, value) in &self.headers {
-            head += &format!("{name}: {value}\r\n");
+            let _ = write!(head, "{name}: {value}\r\n");
         }
         head + &format!(
             "Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -244,6 +249,10 @@ pub(crate) fn modern_with(
 }
 
 /// A legacy request.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "it is built where it is called"
+)]
 pub(crate) fn legacy(id: u64, method: &str, params: Value) -> Request {
     Request::message(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
 }

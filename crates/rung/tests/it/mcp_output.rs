@@ -54,6 +54,8 @@ fn at_every_log_level_stdout_carries_protocol_and_stderr_no_content() {
     }
 }
 
+const CALLS: u64 = 4_000;
+
 #[test]
 fn a_client_that_stops_reading_is_no_longer_read_and_loses_no_answer() {
     let sandbox = Sandbox::new();
@@ -74,7 +76,6 @@ fn a_client_that_stops_reading_is_no_longer_read_and_loses_no_answer() {
     )
     .unwrap();
     // Half a megabyte of questions, and of answers many: far more than the pipes hold.
-    const CALLS: u64 = 4_000;
     let writing = std::thread::spawn(move || {
         for id in 1..=CALLS {
             let call = json!({"name": "greet", "arguments": {"name": "x".repeat(100)}});

@@ -1,0 +1,203 @@
+//! The modern era over HTTP: headers that repeat the body, statuses, and a reply that is the call.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::http::{Server, modern, modern_with};
+use crate::sandbox::Sandbox;
+
+#[test]
+fn headers_must_say_what_the_body_says() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let call = || {
+        modern(
+            1,
+            "tools/call",
+            json!({"name": "greet", "arguments": {"name": "Ada"}}),
+        )
+    };
+    assert_eq!(server.post(call()).status, 200);
+    let accepted = [
+        call().with("mcp-name", "  greet  "),
+        call().with("Mcp-Name", "=?base64?Z3JlZXQ=?="),
+        call()
+            .without("Mcp-Method")
+            .with("MCP-METHOD", "tools/call"),
+    ];
+    for request in accepted {
+        let reply = server.post(request);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    let refused = [
+        call().without("Mcp-Method"),
+        call().with("Mcp-Method", "tools/list"),
+        call().with("Mcp-Method", "TOOLS/CALL"),
+        call().and("Mcp-Method", "tools/call"),
+        call().without("Mcp-Name"),
+        call().with("Mcp-Name", "other"),
+        call().with("Mcp-Name", "=?base64?Z3JlZXQ?="),
+        call().with("Mcp-Name", "=?base64?!!!!?="),
+        call().without("MCP-Protocol-Version"),
+        call().with("MCP-Protocol-Version", "2025-11-25"),
+    ];
+    for request in refused {
+        let reply = server.post(request);
+        assert_eq!(reply.status, 400, "{}", reply.text());
+        assert_eq!(reply.json()["error"]["code"], -32020);
+        assert_eq!(reply.json()["id"], 1);
+    }
+    let region = |value: &str| {
+        modern(
+            2,
+            "tools/call",
+            json!({"name": "test_custom_header", "arguments": {"region": value}}),
+        )
+    };
+    assert_eq!(
+        server
+            .post(region("eu").with("Mcp-Param-Region", "eu"))
+            .status,
+        200
+    );
+    let encoded = "=?base64?w6k=?=";
+    assert_eq!(
+        server
+            .post(region("é").with("Mcp-Param-Region", encoded))
+            .status,
+        200
+    );
+    for wrong in [region("eu"), region("eu").with("Mcp-Param-Region", "us")] {
+        assert_eq!(server.post(wrong).json()["error"]["code"], -32020);
+    }
+    let absent = modern(
+        3,
+        "tools/call",
+        json!({"name": "test_custom_header", "arguments": {}}),
+    );
+    assert_eq!(server.post(absent.clone()).status, 200);
+    assert_eq!(
+        server.post(absent.with("Mcp-Param-Region", "eu")).status,
+        400
+    );
+}
+
+#[test]
+fn every_refusal_has_its_status() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let status = |request| {
+        let reply = server.post(request);
+        (
+            reply.status,
+            reply.json()["error"]["code"].as_i64().unwrap_or(0),
+        )
+    };
+    assert_eq!(status(modern(1, "no/such", json!({}))), (404, -32601));
+    assert_eq!(status(modern(1, "initialize", json!({}))), (404, -32601));
+    assert_eq!(
+        status(modern(
+            1,
+            "tools/call",
+            json!({"name": "test_missing_capability"})
+        )),
+        (400, -32021)
+    );
+    assert_eq!(
+        status(modern(1, "tasks/get", json!({"taskId": "x"}))),
+        (400, -32021)
+    );
+    assert_eq!(
+        status(modern(1, "resources/read", json!({"uri": "no://such"}))),
+        (200, -32602)
+    );
+    assert_eq!(
+        status(modern(1, "tools/call", json!({"name": "no.such"}))),
+        (200, -32602)
+    );
+    let unknown = modern(1, "tools/list", json!({})).with("MCP-Protocol-Version", "v999");
+    assert_eq!(status(unknown), (400, -32020));
+    let can = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let none = modern_with(1, "tasks/get", json!({"taskId": "task_none"}), &can);
+    assert_eq!(status(none), (200, -32602));
+}
+
+#[test]
+fn closing_the_reply_cancels_the_call_and_waiting_long_makes_it_a_stream() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let slow = |seconds| {
+        modern(
+            1,
+            "tools/call",
+            json!({"name": "slow_compute", "arguments": {"seconds": seconds}}),
+        )
+    };
+    let mut late = server.send(&slow(2.5));
+    assert!(
+        late.is_stream(),
+        "something can be said while it takes long"
+    );
+    assert_eq!(late.event().unwrap().json()["id"], 1);
+    assert_eq!(late.event(), None);
+    // A call that nobody waits for is under way no more: the server ends at once.
+    let gone = server.send(&modern(
+        2,
+        "subscriptions/listen",
+        json!({"notifications": {"toolsListChanged": true}}),
+    ));
+    gone.hang_up();
+    let gone = server.send(&slow(60.0));
+    gone.hang_up();
+    let mut server = server;
+    let asked = std::time::Instant::now();
+    assert_eq!(server.terminate(), 0);
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+#[test]
+fn a_stop_lets_calls_finish_ends_streams_and_takes_nothing_new() {
+    let sandbox = Sandbox::new();
+    let mut server = Server::start(&sandbox, &["--conformance"]);
+    let listen = modern(
+        5,
+        "subscriptions/listen",
+        json!({"notifications": {"toolsListChanged": true}}),
+    );
+    let mut listening = server.send(&listen);
+    assert_eq!(
+        listening.event().unwrap().json()["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+    let session = server.session("2025-11-25", &json!({}), None);
+    let standing = crate::http::Request::new("GET", "/mcp")
+        .session(&session)
+        .with("Accept", "text/event-stream");
+    let mut standing = server.send(&standing);
+    let slow = json!({"name": "slow_compute", "arguments": {"seconds": 1}});
+    let (modern_call, legacy_call) = (
+        modern(6, "tools/call", slow.clone()),
+        crate::http::legacy(7, "tools/call", slow),
+    );
+    std::thread::scope(|scope| {
+        let modern_reply = scope.spawn(|| server.post(modern_call));
+        let legacy_reply = scope.spawn(|| server.post(legacy_call.session(&session)));
+        std::thread::sleep(Duration::from_millis(300));
+        crate::http::signal(&server.child, "TERM");
+        assert_eq!(modern_reply.join().unwrap().json()["id"], 6);
+        assert_eq!(legacy_reply.join().unwrap().json()["id"], 7);
+    });
+    let ended = listening.event().unwrap().json();
+    assert_eq!(
+        (ended["id"].clone(), ended["result"]["resultType"].clone()),
+        (json!(5), json!("complete"))
+    );
+    assert_eq!(listening.event(), None);
+    assert_eq!(standing.event(), None);
+    assert_eq!(crate::stdio::wait(&mut server.child), 0);
+}

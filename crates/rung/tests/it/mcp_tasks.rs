@@ -1,0 +1,83 @@
+//! Tasks outlive the connection, and their end outlives the process.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::http::{Server, modern_with};
+use crate::sandbox::Sandbox;
+
+fn request(method: &str, params: Value) -> crate::http::Request {
+    let can = json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
+    modern_with(1, method, params, &can)
+}
+
+fn made(server: &Server, seconds: f64) -> Value {
+    let slow = json!({"name": "slow_compute", "arguments": {"seconds": seconds, "label": "kept"}});
+    let made = server.post(request("tools/call", slow)).json();
+    json!({"taskId": made["result"]["taskId"]})
+}
+
+#[test]
+fn a_finished_task_is_told_after_a_restart_and_one_that_was_cut_off_is_told_as_unknown() {
+    let sandbox = Sandbox::new();
+    let mut server = Server::start(&sandbox, &["--conformance"]);
+    let (short, long) = (made(&server, 0.05), made(&server, 600.0));
+    let status = |server: &Server, task: &Value| {
+        server.post(request("tasks/get", task.clone())).json()["result"].clone()
+    };
+    while status(&server, &short)["status"] != "completed" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(status(&server, &long)["status"], "working");
+    // What ends is on disk soon after; then the plug is pulled.
+    std::thread::sleep(Duration::from_millis(300));
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let done = status(&server, &short);
+    assert_eq!(
+        done["result"]["content"][0]["text"], "computed kept",
+        "{done}"
+    );
+    let lost = status(&server, &long);
+    assert_eq!(lost["status"], "failed");
+    assert_eq!(lost["error"]["data"]["code"], "outcome_unknown", "{lost}");
+    // Nothing can be done about either any more, and saying so is no error.
+    for task in [&short, &long] {
+        let ack = server.post(request("tasks/cancel", task.clone())).json();
+        assert_eq!(ack["result"]["resultType"], "complete");
+    }
+    assert_eq!(status(&server, &short)["status"], "completed");
+}
+
+#[test]
+fn a_task_of_another_process_is_seen_while_it_runs() {
+    let sandbox = Sandbox::new();
+    let (one, other) = (
+        Server::start(&sandbox, &["--conformance"]),
+        Server::start(&sandbox, &["--conformance"]),
+    );
+    let task = made(&one, 600.0);
+    let seen = other.post(request("tasks/get", task)).json();
+    assert_eq!(seen["result"]["status"], "working", "{seen}");
+}
+
+#[test]
+fn tasks_of_one_caller_are_limited() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let tasks: Vec<Value> = (0..64).map(|_| made(&server, 600.0)).collect();
+    let slow = json!({"name": "slow_compute", "arguments": {"seconds": 600}});
+    let refused = server.post(request("tools/call", slow)).json();
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("64 tasks"),
+        "{refused}"
+    );
+    server.post(request("tasks/cancel", tasks[0].clone()));
+    assert!(made(&server, 600.0)["taskId"].is_string());
+}
