@@ -1,0 +1,106 @@
+//! The tool behind our own server: typed, checked against its schema, and through the ladder like every other.
+
+use std::io::{BufReader, stdin, stdout};
+use std::sync::Arc;
+
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Face, Fault};
+use rung_ladder::{Budget, Handle};
+use rung_mcp::http::{Admission, Config, Denied, Door, bind, serve};
+use rung_mcp::{Offer, SealKey, Server, TaskStore, stdio};
+use rung_tool::{Answer, Call, Keep, Resources, Tool, Toolbox};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+struct Echo;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    text: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Output {
+    text: String,
+}
+
+impl Tool for Echo {
+    const NAME: &'static str = "echo";
+    const TITLE: &'static str = "Echo";
+    const DESCRIPTION: &'static str = "Gives back the text.";
+    type Input = Input;
+    type Output = Output;
+    type Error = Fault;
+
+    async fn run(&self, _: &Call, input: Input) -> Result<Answer<Output>, Fault> {
+        let text = Some(input.text.clone());
+        Ok(Answer {
+            text,
+            data: Output { text: input.text },
+            links: Vec::new(),
+        })
+    }
+}
+
+/// Nothing is too long here.
+struct Nowhere;
+
+impl Keep for Nowhere {
+    fn keep(&self, _: &Permit, _: &str, _: &[u8]) -> Result<Handle, Fault> {
+        Err(Fault::new(Code::StoreFull, "nothing is kept"))
+    }
+}
+
+impl TaskStore for Nowhere {
+    fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
+
+    fn is_alive(&self, _: u32) -> bool {
+        false
+    }
+}
+
+struct Anybody;
+
+impl Admission for Anybody {
+    fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
+        Ok(Permit::anonymous())
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let toolbox = Toolbox::builder(Face::Rung, Arc::new(Nowhere)).tool(Echo)?.build();
+    let server = Server::new(Offer {
+        name: "echo",
+        title: "Echo",
+        version: "0",
+        icon: "",
+        instructions: String::new(),
+        tools: Arc::new(toolbox),
+        resources: Arc::new(Resources(Vec::new())),
+        prompts: None,
+        changes: None,
+        budget: Budget::default(),
+        key: SealKey::new([7; 32]),
+        tasks: Arc::new(Nowhere),
+    });
+    let Some(port) = std::env::args().nth(1) else {
+        let permit = Permit::local_user(Access::Read);
+        stdio::serve(server, permit, BufReader::new(stdin()), stdout(), std::future::pending()).await;
+        std::process::exit(0);
+    };
+    let address = format!("127.0.0.1:{port}").parse()?;
+    let config = Config {
+        door: Door::new(address, Vec::new(), Vec::new(), Anybody),
+        sessions: std::env::args().nth(2).as_deref() != Some("stateless"),
+    };
+    serve(server, config, bind(address).await?, std::future::pending()).await;
+    Ok(())
+}
