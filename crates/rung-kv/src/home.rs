@@ -27,7 +27,12 @@ impl Home {
 
     /// Where the key-value store lies in it.
     pub fn store(&self) -> Result<PathBuf> {
-        let path = self.0.join("store");
+        self.folder("store")
+    }
+
+    /// A folder of its own for something.
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.0.join(name);
         make_private_folder(&path)?;
         Ok(path)
     }
@@ -82,7 +87,7 @@ fn make_private_folder(path: &Path) -> Result<()> {
     builder.create(path).map_err(at(path))
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
+pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
     |source| match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
         _ => Error::File {

@@ -9,12 +9,16 @@
 
 mod error;
 mod home;
+#[cfg(unix)]
+mod presence;
 mod records;
 mod results;
 mod store;
 
 pub use error::{Error, Result};
 pub use home::Home;
+#[cfg(unix)]
+pub use presence::Presence;
 pub use records::Records;
 pub use results::{Incoming, Kept, Limits, ResultStore, Stored, Summary};
 pub use store::{Options, Store};

@@ -12,8 +12,6 @@ pub struct Records {
     table: Table,
 }
 
-/// Expired records that one write clears away.
-const SWEEP: usize = 8;
 /// A record that stays.
 const FOR_EVER: u64 = u64::MAX;
 
@@ -31,29 +29,26 @@ impl Records {
     }
 
     /// Writes a record. It is on disk when this returns.
-    pub fn put(
-        &self,
-        key: &str,
-        record: &[u8],
-        now_ms: u64,
-        expires_ms: Option<u64>,
-    ) -> Result<()> {
+    pub fn put(&self, key: &str, record: &[u8], expires_ms: Option<u64>) -> Result<()> {
         let row = row(record, expires_ms);
+        self.store
+            .write(|txn| Ok(self.table.put(txn, key.as_bytes(), &row)?))
+    }
+
+    /// Clears away the records whose time is over.
+    pub fn sweep(&self, now_ms: u64) -> Result<()> {
         self.store.write(|txn| {
-            let mut expired = Vec::new();
+            let mut over = Vec::new();
             for entry in self.table.iter(txn)? {
                 let (key, row) = entry?;
                 if expires(row) <= now_ms {
-                    expired.push(key.to_vec());
-                    if expired.len() == SWEEP {
-                        break;
-                    }
+                    over.push(key.to_vec());
                 }
             }
-            for key in expired {
+            for key in over {
                 self.table.delete(txn, &key)?;
             }
-            Ok(self.table.put(txn, key.as_bytes(), &row)?)
+            Ok(())
         })
     }
 
@@ -139,7 +134,7 @@ mod tests {
         assert!(tokens.add("a", b"1", 0, None).unwrap());
         assert_ne!(tokens.version(), version);
         assert!(!tokens.add("a", b"2", 0, None).unwrap());
-        tokens.put("b", b"3", 0, Some(10)).unwrap();
+        tokens.put("b", b"3", Some(10)).unwrap();
         assert_eq!(tokens.get("b", 9).unwrap(), Some(b"3".to_vec()));
         assert_eq!(tokens.get("b", 10).unwrap(), None);
         assert!(tokens.add("b", b"4", 10, None).unwrap(), "its time is over");
@@ -150,10 +145,11 @@ mod tests {
         );
         assert!(tokens.remove("a").unwrap());
         assert!(!tokens.remove("a").unwrap());
-        tokens.put("c", b"", 5, Some(6)).unwrap();
-        tokens.put("d", b"", 7, None).unwrap();
+        tokens.put("c", b"", Some(6)).unwrap();
+        tokens.put("d", b"", None).unwrap();
+        tokens.sweep(7).unwrap();
         let names: Vec<String> = tokens
-            .list(7)
+            .list(0)
             .unwrap()
             .into_iter()
             .map(|(key, _)| key)

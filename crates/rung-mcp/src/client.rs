@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::envelope::MAX_ID_BYTES;
 use crate::refusal::{Refusal, Result};
 use crate::session::Session;
 use crate::version::Version;
@@ -32,7 +33,7 @@ pub(crate) struct Meta<'a> {
 #[derive(Deserialize)]
 struct WithMeta<'a> {
     #[serde(borrow, rename = "_meta")]
-    meta: Option<Meta<'a>>,
+    meta: Option<&'a RawValue>,
 }
 
 impl<'a> Meta<'a> {
@@ -41,9 +42,19 @@ impl<'a> Meta<'a> {
         let Some(params) = params else {
             return Ok(Self::default());
         };
-        let found: WithMeta<'a> = serde_json::from_str(params.get())
-            .map_err(|error| invalid("params", &error).with_status(400))?;
-        Ok(found.meta.unwrap_or_default())
+        let found: WithMeta<'a> = read_object(params, "params")?;
+        let meta: Self = match found.meta {
+            Some(meta) => read_object(meta, "_meta")?,
+            None => return Ok(Self::default()),
+        };
+        let token = meta.progress_token.map_or("0", RawValue::get);
+        if token.len() > MAX_ID_BYTES || token.starts_with(['{', '[', 'n', 't', 'f']) {
+            let why = format!(
+                "a progress token is a string or a number, of at most {MAX_ID_BYTES} bytes"
+            );
+            return Err(Refusal::params(why).with_status(400));
+        }
+        Ok(meta)
     }
 
     /// What a modern request must say of its client.
@@ -69,6 +80,14 @@ impl<'a> Meta<'a> {
         };
         Ok((version, capabilities, log_level))
     }
+}
+
+/// Reads an object. serde would also take its members as an array.
+pub(crate) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue, what: &str) -> Result<T> {
+    if !raw.get().starts_with('{') {
+        return Err(Refusal::params(format!("{what} must be an object")).with_status(400));
+    }
+    serde_json::from_str(raw.get()).map_err(|error| invalid(what, &error).with_status(400))
 }
 
 /// A refusal for a part of the parameters that does not read. What serde says quotes the input; it is bounded.
@@ -98,8 +117,7 @@ impl Capabilities {
             roots: Option<Value>,
             extensions: Option<Value>,
         }
-        let declared: Declared = serde_json::from_str(raw.get())
-            .map_err(|error| invalid("capabilities", &error).with_status(400))?;
+        let declared: Declared = read_object(raw, "capabilities")?;
         let elicitation = declared.elicitation.filter(Value::is_object);
         let mode = |mode: &str| elicitation.as_ref().is_some_and(|e| e.get(mode).is_some());
         Ok(Self {
@@ -110,6 +128,14 @@ impl Capabilities {
             roots: declared.roots.is_some_and(|r| r.is_object()),
             tasks: declared.extensions.is_some_and(|e| e.get(TASKS).is_some()),
         })
+    }
+
+    /// The same client, where it can hear nothing but its answer.
+    pub(crate) fn without_questions(self) -> Self {
+        Self {
+            tasks: self.tasks,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn can(self, ask: Ask) -> bool {

@@ -10,8 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// An id longer than this is nobody's.
-const MAX_ID_BYTES: usize = 512;
+/// A message longer than this is passed over, unread.
+pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
+/// An id longer than this is nobody's, and so is a progress token.
+pub(crate) const MAX_ID_BYTES: usize = 512;
 
 /// A message, borrowed from the bytes it came in.
 #[derive(Debug)]
@@ -120,6 +122,8 @@ pub(crate) mod code {
     pub(crate) const INTERNAL: i32 = -32603;
     /// No such resource, before 2026-07-28.
     pub(crate) const RESOURCE_NOT_FOUND: i32 = -32002;
+    /// A limit is reached. The numbers from -32000 to -32019 are each server's own.
+    pub(crate) const BUSY: i32 = -32000;
     /// Headers that do not say what the body says.
     pub(crate) const HEADER_MISMATCH: i32 = -32020;
     /// The client cannot do what the call needs.
@@ -156,15 +160,23 @@ impl<'a> Message<'a> {
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let text = std::str::from_utf8(bytes).map_err(|_| Malformed::NotJson)?;
         let refuse = |why, id| Malformed::NotAMessage { why, id };
-        let wire: Wire<'a> = serde_json::from_str(text).map_err(|_| {
+        // serde would also take the members of a message as an array.
+        let is_object = text.trim_start().starts_with('{');
+        let wire: Option<Wire<'a>> = if is_object {
+            serde_json::from_str(text).ok()
+        } else {
+            None
+        };
+        let wire = wire.ok_or_else(|| {
             if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
                 return Malformed::NotJson;
             }
-            let batch = text.trim_start().starts_with('[');
-            let why = if batch {
+            let why = if is_object {
+                "a message's members stand once"
+            } else if text.trim_start().starts_with('[') {
                 "batches are not taken: send one message at a time"
             } else {
-                "a message is an object whose members stand once"
+                "a message is an object"
             };
             refuse(why, None)
         })?;

@@ -8,6 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rung_fault::{Code, Fault};
@@ -22,6 +23,9 @@ use crate::envelope::{Id, write_notification, write_request};
 use crate::refusal::{Refusal, Result};
 use crate::session::Session;
 use crate::tasks::Task;
+
+/// How long somebody may think about a question.
+const PATIENCE: Duration = Duration::from_mins(15);
 
 /// Where the messages that belong to a request go.
 pub(crate) trait Outlet: std::fmt::Debug + Send + Sync {
@@ -47,6 +51,8 @@ pub(crate) struct Exchange {
     told: Mutex<Option<f64>>,
     /// What the client has answered before, or along with the request.
     given: Answers,
+    /// What of it was asked for.
+    used: Mutex<Answers>,
     /// Whether this request may become a task.
     may_detach: bool,
     task: Mutex<Option<Arc<Task>>>,
@@ -89,6 +95,7 @@ impl Exchange {
             progress_token: opening.progress_token,
             told: Mutex::default(),
             given: opening.given,
+            used: Mutex::default(),
             may_detach: opening.may_detach,
             task: Mutex::default(),
             signal: Mutex::default(),
@@ -110,6 +117,16 @@ impl Exchange {
                 },
             }
         }
+    }
+
+    /// Whether the run may become a task.
+    pub(crate) fn may_detach(&self) -> bool {
+        self.may_detach
+    }
+
+    /// What was answered and asked for: all that is worth carrying on.
+    pub(crate) fn used(&self) -> Answers {
+        self.used.lock().clone()
     }
 
     /// From now on the run is a task.
@@ -139,8 +156,10 @@ impl Exchange {
             let method = method(question.ask);
             self.outlet
                 .insist(write_request(&id, method, &question.params));
-            let answer = receiver.await;
-            asked.id = None;
+            let answer = tokio::time::timeout(PATIENCE, receiver).await;
+            if answer.is_ok() {
+                asked.id = None;
+            }
             let refused = |why: &str| {
                 let why = rung_ladder::head(why, 300);
                 Fault::new(
@@ -149,10 +168,11 @@ impl Exchange {
                 )
             };
             match answer {
-                Ok(Ok(answer)) if answer.is_object() => answers.insert(key, answer),
-                Ok(Ok(_)) => return Err(refused("its answer is not an object")),
-                Ok(Err(error)) => return Err(refused(&error)),
-                Err(_) => return Err(refused("it has gone")),
+                Ok(Ok(Ok(answer))) if answer.is_object() => answers.insert(key, answer),
+                Ok(Ok(Ok(_))) => return Err(refused("its answer is not an object")),
+                Ok(Ok(Err(error))) => return Err(refused(&error)),
+                Ok(Err(_)) => return Err(refused("it has gone")),
+                Err(_) => return Err(refused("it takes too long")),
             };
         }
         Ok(answers)
@@ -194,15 +214,13 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// A tool that panics is a bug of ours, and nobody else's trouble.
-async fn caught(run: &mut Run) -> Result<Vec<u8>> {
+/// What panics is a bug of ours, and nobody else's trouble.
+pub(crate) async fn caught<T>(
+    run: &mut Pin<Box<dyn Future<Output = Result<T>> + Send>>,
+) -> Result<T> {
     std::future::poll_fn(|context| {
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| {
-            Poll::Ready(Err(Refusal::internal(
-                "the request could not be served: a bug of ours",
-            )))
-        })
+        polled.unwrap_or_else(|_| Poll::Ready(Err(Refusal::bug())))
     })
     .await
 }
@@ -216,30 +234,27 @@ impl Peer for Exchange {
             #[serde(flatten)]
             progress: Progress,
         }
-        // It must grow; what does not is not worth a message.
+        // It must grow; what does not is not worth a message. Held until it is said, so that none overtakes another.
+        let mut told = self.told.lock();
         let done = progress.done.as_f64();
-        {
-            let mut told = self.told.lock();
-            if *told >= done {
-                return;
-            }
-            *told = done;
+        if *told >= done {
+            return;
         }
+        *told = done;
         if let Some(task) = self.task.lock().as_ref() {
             if let Some(message) = progress.message {
-                task.say(message);
+                task.say(&message);
             }
             return;
         }
-        let Some(token) = self.progress_token.as_deref() else {
-            return;
-        };
-        let params = Params {
-            progress_token: token,
-            progress,
-        };
-        self.outlet
-            .say(write_notification("notifications/progress", &params));
+        if let Some(progress_token) = self.progress_token.as_deref() {
+            let params = Params {
+                progress_token,
+                progress,
+            };
+            let message = write_notification("notifications/progress", &params);
+            self.outlet.say(message);
+        }
     }
 
     fn log(&self, level: Level, logger: &str, data: &Value) {
@@ -286,6 +301,7 @@ impl Peer for Exchange {
                 match self.given.get(&key) {
                     // What is no answer was not answered.
                     Some(answer) if answer.is_object() => {
+                        self.used.lock().insert(key.clone(), answer.clone());
                         answers.insert(key, answer.clone());
                     }
                     _ => open.push((key, question)),

@@ -2,15 +2,16 @@
 //!
 //! A request whose headers say something else than its body is refused: whoever let it pass was told a lie.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use data_encoding::BASE64;
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::client::Meta;
+use crate::client::{Meta, read_object};
 use crate::refusal::{Refusal, Result};
 
-pub(crate) const VERSION: &str = "mcp-protocol-version";
+pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const PARAM: &str = "mcp-param-";
@@ -27,41 +28,40 @@ pub(crate) fn check(
         .map(RawValue::get)
         .and_then(|raw| serde_json::from_str::<&str>(raw).ok());
     if let Some(version) = version {
-        same(headers, VERSION, version)?;
+        same(headers, VERSION.as_str(), version, Some)?;
     }
-    same(headers, METHOD, method)?;
-    let member = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" => "uri",
-        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
+    same(headers, METHOD, method, Some)?;
+    let Some(params) = params else {
+        return Ok(());
+    };
+    let named = match method {
+        "tools/call" | "prompts/get" => read_object::<OfName>(params, "params")?.name,
+        "resources/read" => read_object::<OfUri>(params, "params")?.uri,
+        "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            read_object::<OfTask>(params, "params")?.task_id
+        }
         _ => return Ok(()),
     };
-    let named = params.and_then(|params| string_member(params, member));
-    named.map_or(Ok(()), |named| same(headers, NAME, &named))
+    same(headers, NAME, &named, |sent| decoded(&sent))
 }
 
-/// A member of an object, without building the rest of it.
-fn string_member(object: &RawValue, member: &str) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Names {
-        name: Option<Value>,
-        uri: Option<Value>,
-        task_id: Option<Value>,
-    }
-    let names: Names = serde_json::from_str(object.get()).ok()?;
-    let value = match member {
-        "name" => names.name,
-        "uri" => names.uri,
-        _ => names.task_id,
-    };
-    match value {
-        Some(Value::String(text)) => Some(text),
-        _ => None,
-    }
+#[derive(Deserialize)]
+struct OfName {
+    name: String,
 }
 
-/// Checks the arguments that the tool's schema wants repeated.
+#[derive(Deserialize)]
+struct OfUri {
+    uri: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfTask {
+    task_id: String,
+}
+
+/// Checks the arguments that the tool's schema wants repeated, wherever in its objects they stand.
 pub(crate) fn check_arguments(
     headers: &HeaderMap,
     schema: &Value,
@@ -71,26 +71,40 @@ pub(crate) fn check_arguments(
         return Ok(());
     };
     for (argument, property) in properties {
+        let argument = arguments.get(argument);
         let Some(name) = property.get("x-mcp-header").and_then(Value::as_str) else {
+            check_arguments(headers, property, argument.unwrap_or(&Value::Null))?;
             continue;
         };
         let name = format!("{PARAM}{}", name.to_ascii_lowercase());
-        match arguments.get(argument) {
-            None | Some(Value::Null) => {
-                if headers.contains_key(&name) {
-                    return Err(Refusal::header(format!(
-                        "{name} repeats an argument that is not there"
-                    )));
-                }
+        match argument {
+            None | Some(Value::Null) if headers.contains_key(&name) => {
+                let why = format!("{name} repeats an argument that is not there");
+                return Err(Refusal::header(why));
             }
-            Some(Value::String(text)) => same(headers, &name, text)?,
-            Some(other) => same(headers, &name, &other.to_string())?,
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) => same(headers, &name, text, |sent| decoded(&sent))?,
+            // 42 and 42.0 are one number.
+            Some(Value::Number(number)) => {
+                let number = number.as_f64().unwrap_or(f64::NAN).to_string();
+                same(headers, &name, &number, |sent| {
+                    let sent: f64 = decoded(&sent)?.parse().ok()?;
+                    Some(sent.to_string())
+                })?;
+            }
+            Some(other) => same(headers, &name, &other.to_string(), |sent| decoded(&sent))?,
         }
     }
     Ok(())
 }
 
-fn same(headers: &HeaderMap, name: &str, body: &str) -> Result<()> {
+/// Whether a header that stands once means what the body says.
+fn same(
+    headers: &HeaderMap,
+    name: &str,
+    body: &str,
+    meaning: impl Fn(String) -> Option<String>,
+) -> Result<()> {
     let mut sent = headers.get_all(name).iter();
     let (first, more) = (sent.next(), sent.next());
     let Some(first) = first else {
@@ -101,24 +115,27 @@ fn same(headers: &HeaderMap, name: &str, body: &str) -> Result<()> {
     }
     // Spaces around a value are not part of it.
     let sent = first.to_str().map(str::trim).unwrap_or_default();
-    match decoded(sent) {
-        Some(sent) if sent == body.as_bytes() => Ok(()),
+    if sent == body && !sent.starts_with(WRAP) {
+        return Ok(());
+    }
+    match meaning(sent.to_owned()) {
+        Some(sent) if sent == body => Ok(()),
         Some(_) => Err(Refusal::header(format!(
             "the header {name} does not say what the body says"
         ))),
-        None => Err(Refusal::header(format!(
-            "the header {name} is not base64 as it claims"
-        ))),
+        None => Err(Refusal::header(format!("the header {name} cannot be read"))),
     }
 }
 
+const WRAP: &str = "=?base64?";
+
 /// The value, which may be wrapped because it does not fit a header as it is.
-fn decoded(value: &str) -> Option<Vec<u8>> {
+fn decoded(value: &str) -> Option<String> {
     let wrapped = value
-        .strip_prefix("=?base64?")
+        .strip_prefix(WRAP)
         .and_then(|rest| rest.strip_suffix("?="));
     match wrapped {
-        Some(wrapped) => BASE64.decode(wrapped.as_bytes()).ok(),
-        None => Some(value.as_bytes().to_vec()),
+        Some(wrapped) => String::from_utf8(BASE64.decode(wrapped.as_bytes()).ok()?).ok(),
+        None => Some(value.to_owned()),
     }
 }

@@ -22,7 +22,7 @@ pub mod stdio;
 mod tasks;
 mod version;
 
-pub use envelope::{Id, Malformed, Message};
+pub use envelope::{Id, MAX_MESSAGE_BYTES, Malformed, Message};
 pub use seal::SealKey;
 pub use server::{Offer, Server};
 pub use tasks::TaskStore;

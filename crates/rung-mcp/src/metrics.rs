@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 /// The methods that are counted by name. What clients make up is counted as one.
 const METHODS: [&str; 17] = [
-    "initialize",
+    "subscriptions/listen",
     "server/discover",
     "ping",
     "tools/list",
@@ -62,7 +62,7 @@ pub(crate) struct Metrics {
     turned_away: Family<Why, Counter>,
     pub(crate) sessions: Gauge,
     pub(crate) connections: Gauge,
-    tasks: Gauge,
+    tasks: Counter,
 }
 
 /// A request that is being timed.
@@ -91,7 +91,7 @@ impl Default for Metrics {
             turned_away: Family::default(),
             sessions: Gauge::default(),
             connections: Gauge::default(),
-            tasks: Gauge::default(),
+            tasks: Counter::default(),
         };
         {
             let registry = &mut *metrics.registry.lock();
@@ -143,7 +143,7 @@ impl Metrics {
 
     /// The page that is scraped.
     pub(crate) fn page(&self, tasks: u64) -> String {
-        self.tasks.set(i64::try_from(tasks).unwrap_or(i64::MAX));
+        self.tasks.inc_by(tasks.saturating_sub(self.tasks.get()));
         let mut page = String::new();
         // Writing to a string cannot fail.
         let _written = encode(&mut page, &self.registry.lock());

@@ -3,7 +3,7 @@
 use rung_fault::{Class, Face, Fault};
 use serde_json::{Value, json};
 
-use crate::envelope::{ErrorBody, code};
+use crate::envelope::{ErrorBody, MAX_MESSAGE_BYTES, code};
 use crate::version::Version;
 
 /// Why a request is not served.
@@ -70,6 +70,27 @@ impl Refusal {
         Self::new(code::MISSING_CAPABILITY, message)
             .with_data(json!({"requiredCapabilities": required}))
             .with_status(400)
+    }
+
+    /// Not now: a limit of this connection or caller is reached.
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
+        Self::new(code::BUSY, message).with_data(json!({"code": "busy", "retry": "later"}))
+    }
+
+    /// What a request is told that comes before anything was agreed on.
+    pub(crate) fn uninitialized() -> Self {
+        let hint = "send initialize first, or name io.modelcontextprotocol/protocolVersion in params._meta";
+        Self::request("nothing was agreed on yet").with_data(json!({"hint": hint}))
+    }
+
+    /// What a message is told that was not read to its end.
+    pub(crate) fn too_long() -> Self {
+        Self::request(format!("a message has {MAX_MESSAGE_BYTES} bytes at most"))
+    }
+
+    /// What is told of a panic.
+    pub(crate) fn bug() -> Self {
+        Self::internal("the request could not be served: a bug of ours")
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {

@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Capabilities, Client, Meta, TASKS};
+use crate::client::{Capabilities, Client, Meta, TASKS, read_object};
 use crate::envelope::{Id, around_result, json, write_error, write_result};
-use crate::exchange::Outlet;
+use crate::exchange::{Outlet, caught};
 use crate::methods;
 use crate::metrics::{Metrics, Timed};
 use crate::refusal::{Refusal, Result};
@@ -103,7 +103,7 @@ impl Server {
         let discovered = json!({
             "_meta": meta(&info(&offer, Version::V2026_07_28)),
             "supportedVersions": Version::ALL.iter().rev().map(|version| version.name()).collect::<Vec<_>>(),
-            "capabilities": capabilities(&offer, true),
+            "capabilities": capabilities(&offer, true, true),
             "instructions": offer.instructions,
         });
         let tasks = Arc::new(Tasks::new(offer.tasks.clone()));
@@ -130,10 +130,10 @@ impl Server {
         let timed = Timed::begin(request.method);
         let body = match methods::begin(self, &client, request, meta, outlet) {
             Ok(methods::Begun::Now(body)) => Ok(body),
-            Ok(methods::Begun::Later(later)) => {
+            Ok(methods::Begun::Later(mut later)) => {
                 let (server, id) = (self.clone(), request.id.clone());
                 return Box::pin(async move {
-                    let body = later.await;
+                    let body = caught(&mut later).await;
                     server.0.metrics.end(&timed, body.is_ok());
                     server.answer(&client, &id, body)
                 });
@@ -145,18 +145,25 @@ impl Server {
     }
 
     fn answer(&self, client: &Client, id: &Id, body: Result<Body>) -> Answer {
-        match body {
-            Ok(body) if client.is_modern() => Answer {
-                message: write_result(id, &dressed(&self.0.modern, body)),
-                status: 200,
-            },
-            Ok(Body::Complete(result) | Body::Cacheable(result) | Body::Kind(_, result)) => {
-                Answer {
-                    message: write_result(id, &result),
-                    status: 200,
-                }
-            }
-            Err(refusal) => refused(Some(id), &refusal),
+        let result = match body {
+            Ok(body) if client.is_modern() => dressed(&self.0.modern, body),
+            Ok(Body::Complete(result) | Body::Cacheable(result) | Body::Kind(_, result)) => result,
+            Err(refusal) => return refused(Some(id), &refusal),
+        };
+        let message = write_result(id, &result);
+        // Everything of ours was made to fit; what was not made by us has to fit as well.
+        let max_bytes = self.0.offer.budget.max_bytes;
+        if message.len() > max_bytes {
+            let why = format!(
+                "the answer has {} bytes, and {max_bytes} may be sent",
+                message.len()
+            );
+            let data = json!({"code": "budget_too_small", "hint": "ask for less of it"});
+            return refused(Some(id), &Refusal::internal(why).with_data(data));
+        }
+        Answer {
+            message,
+            status: 200,
         }
     }
 
@@ -175,12 +182,14 @@ impl Server {
         Body::Cacheable(self.0.discovered.clone().into_bytes())
     }
 
-    /// Opens a legacy conversation: the session, and the answer to `initialize`.
+    /// Opens a legacy conversation: the session, and the answer to `initialize`. `tells` says whether there will be
+    /// a way to tell of changes.
     pub(crate) fn initialize(
         &self,
         permit: Permit,
         id: &Id,
         params: Option<&RawValue>,
+        tells: bool,
     ) -> Result<(Arc<Session>, Answer), Answer> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -192,8 +201,7 @@ impl Server {
         }
         let read = || {
             let params = params.ok_or_else(|| Refusal::params("initialize needs params"))?;
-            let params: Params<'_> = serde_json::from_str(params.get())
-                .map_err(|error| crate::client::invalid("initialize", &error))?;
+            let params: Params<'_> = read_object(params, "params")?;
             let capabilities = Capabilities::read(params.capabilities)?;
             Ok((Version::negotiated(&params.protocol_version), capabilities))
         };
@@ -201,7 +209,7 @@ impl Server {
         let offer = &self.0.offer;
         let result = json!({
             "protocolVersion": version.name(),
-            "capabilities": capabilities(offer, false),
+            "capabilities": capabilities(offer, false, tells),
             "serverInfo": info(offer, version),
             "instructions": offer.instructions,
         });
@@ -235,8 +243,8 @@ fn meta(info: &Value) -> Value {
 }
 
 /// What the server can do, as a client of that era is told.
-fn capabilities(offer: &Offer, modern: bool) -> Value {
-    let tells = offer.changes.is_some();
+fn capabilities(offer: &Offer, modern: bool, tells: bool) -> Value {
+    let tells = tells && offer.changes.is_some();
     let list = |more: Option<&str>| {
         let mut list = json!({});
         if tells {
@@ -247,7 +255,7 @@ fn capabilities(offer: &Offer, modern: bool) -> Value {
         }
         list
     };
-    let subscribe = offer.resources.tells_updates().then_some("subscribe");
+    let subscribe = (tells && offer.resources.tells_updates()).then_some("subscribe");
     let mut all = json!({
         "tools": list(None),
         "resources": list(subscribe),

@@ -1,4 +1,5 @@
-//! A conversation of the legacy era: what `initialize` agreed on, and what has been said since.
+//! A conversation of the legacy era: what `initialize` agreed on, and what has been said since. And, of either era,
+//! the requests of one connection that have no answer yet.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,18 +8,23 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
-use rung_tool::Level;
+use rung_tool::{Change, Level};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::client::Capabilities;
 use crate::envelope::Id;
+use crate::methods::change_message;
 use crate::refusal::{Refusal, Result};
 use crate::version::Version;
 
 /// Addresses that one session may listen to.
 const MAX_SUBSCRIPTIONS: usize = 1_000;
+/// Requests of one connection that may be under way at once.
+const MAX_RUNNING: usize = 1_000;
 
 /// What a client answered: its result, or the message of its error.
 pub(crate) type Answered = std::result::Result<Value, String>;
@@ -31,8 +37,8 @@ pub(crate) struct Session {
     pub(crate) capabilities: Capabilities,
     log_level: Mutex<Level>,
     subscriptions: Mutex<HashSet<String>>,
-    /// What we asked and have no answer to.
-    asked: Mutex<HashMap<Id, oneshot::Sender<Answered>>>,
+    /// What we asked and have no answer to; `None` once nobody will answer any more.
+    asked: Mutex<Option<HashMap<Id, oneshot::Sender<Answered>>>>,
     next_ask: AtomicU64,
 }
 
@@ -44,7 +50,7 @@ impl Session {
             capabilities,
             log_level: Mutex::new(Level::Info),
             subscriptions: Mutex::default(),
-            asked: Mutex::default(),
+            asked: Mutex::new(Some(HashMap::new())),
             next_ask: AtomicU64::new(1),
         })
     }
@@ -71,89 +77,153 @@ impl Session {
         self.subscriptions.lock().remove(uri);
     }
 
-    pub(crate) fn listens_to(&self, uri: &str) -> bool {
-        self.subscriptions.lock().contains(uri)
+    /// What this client is told of a change: of lists always, of a resource where it asked.
+    pub(crate) fn told(&self, change: &Change) -> Vec<Vec<u8>> {
+        let subscriptions = self.subscriptions.lock();
+        let each = change.told_of(subscriptions.iter());
+        let wanted = each.into_iter().filter(|change| match change {
+            Change::Resource(uri) => subscriptions.contains(uri),
+            _ => true,
+        });
+        wanted.map(|change| change_message(&change, None)).collect()
     }
 
     /// Notes that we ask something, under an id that no other question of this session has.
     pub(crate) fn ask(&self) -> (Id, oneshot::Receiver<Answered>) {
         let id = Id::from(self.next_ask.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
-        self.asked.lock().insert(id.clone(), sender);
+        // Where nobody will answer, the sender is dropped here and the question fails at once.
+        if let Some(asked) = self.asked.lock().as_mut() {
+            asked.insert(id.clone(), sender);
+        }
         (id, receiver)
     }
 
     /// Takes the answer to a question of ours. An answer to nothing is passed over.
-    pub(crate) fn take_answer(&self, id: &Id, answer: Answered) {
-        if let Some(sender) = self.asked.lock().remove(id) {
-            let _nobody_waits = sender.send(answer);
+    pub(crate) fn take_answer(&self, id: &Id, outcome: Result<&RawValue, &RawValue>) {
+        let sender = self
+            .asked
+            .lock()
+            .as_mut()
+            .and_then(|asked| asked.remove(id));
+        if let Some(sender) = sender {
+            let _nobody_waits = sender.send(answer_of(outcome));
         }
-    }
-
-    /// Nobody will answer any more.
-    pub(crate) fn forget_all(&self) {
-        self.asked.lock().clear();
     }
 
     /// Nobody waits for the answer any more.
     pub(crate) fn forget(&self, id: &Id) {
-        self.asked.lock().remove(id);
+        if let Some(asked) = self.asked.lock().as_mut() {
+            asked.remove(id);
+        }
     }
+
+    /// Nobody will answer any more: what was asked fails, and so does what will be.
+    pub(crate) fn hang_up(&self) {
+        *self.asked.lock() = None;
+    }
+}
+
+/// What a client answered to a question of ours.
+fn answer_of(outcome: Result<&RawValue, &RawValue>) -> Answered {
+    match outcome {
+        Ok(result) => serde_json::from_str(result.get()).map_err(|error| error.to_string()),
+        Err(error) => {
+            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
+            let message = error["message"].as_str();
+            Err(message.unwrap_or("no reason given").to_owned())
+        }
+    }
+}
+
+/// The request that a notification says is no longer wanted.
+pub(crate) fn cancelled(method: &str, params: Option<&RawValue>) -> Option<Id> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let params = params.filter(|_| method == "notifications/cancelled")?;
+    let params: Params<'_> = serde_json::from_str(params.get()).ok()?;
+    Id::read(params.request_id)
 }
 
 /// The requests of one connection that have no answer yet.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
-    requests: Mutex<HashMap<Id, Option<AbortHandle>>>,
+    requests: Mutex<HashMap<Id, Request>>,
+    begun: AtomicU64,
     ended: Condvar,
 }
 
+#[derive(Debug)]
+struct Request {
+    /// Tells it from an earlier request that had the same id and was cancelled.
+    number: u64,
+    stop: Option<AbortHandle>,
+}
+
 impl Running {
-    /// Notes that a request is under way. Its id must not be taken by another one that is.
-    pub(crate) fn begin(&self, id: &Id) -> Result<()> {
-        let mut running = self.requests.lock();
-        if running.contains_key(id) {
+    /// Notes that a request is under way, and gives its number. Its id must not be taken by another one that is.
+    pub(crate) fn begin(&self, id: &Id) -> Result<u64> {
+        let mut requests = self.requests.lock();
+        if requests.contains_key(id) {
             return Err(Refusal::request(format!(
                 "a request with id {id} is still under way"
             )));
         }
-        running.insert(id.clone(), None);
-        Ok(())
+        if requests.len() >= MAX_RUNNING {
+            return Err(Refusal::busy(format!(
+                "{MAX_RUNNING} requests are under way: wait for an answer"
+            )));
+        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        requests.insert(id.clone(), Request { number, stop: None });
+        Ok(number)
     }
 
-    /// Notes how a request can be stopped, unless it has ended by now.
-    pub(crate) fn can_stop(&self, id: &Id, handle: AbortHandle) {
-        if let Some(slot) = self.requests.lock().get_mut(id) {
-            *slot = Some(handle);
+    /// Notes how a request can be stopped. One that is not wanted any more is stopped here.
+    pub(crate) fn can_stop(&self, id: &Id, number: u64, stop: AbortHandle) {
+        match self.requests.lock().get_mut(id) {
+            Some(request) if request.number == number => request.stop = Some(stop),
+            _ => stop.abort(),
         }
     }
 
-    /// Notes that a request has ended. Whether it was under way until now.
-    pub(crate) fn end(&self, id: &Id) -> bool {
-        let ended = self.requests.lock().remove(id).is_some();
+    /// Ends a request with its last word, unless it is not wanted any more. Whoever has heard the word may use the
+    /// id again, so both happen at once.
+    pub(crate) fn end(&self, id: &Id, number: u64, last_word: impl FnOnce()) {
+        let mut requests = self.requests.lock();
+        if requests
+            .get(id)
+            .is_some_and(|request| request.number == number)
+        {
+            last_word();
+            requests.remove(id);
+        }
+        drop(requests);
         self.ended.notify_all();
-        ended
     }
 
     /// Stops a request. It gets no answer.
     pub(crate) fn cancel(&self, id: &Id) {
-        if let Some(Some(handle)) = self.requests.lock().remove(id) {
-            handle.abort();
+        if let Some(Request {
+            stop: Some(stop), ..
+        }) = self.requests.lock().remove(id)
+        {
+            stop.abort();
         }
         self.ended.notify_all();
     }
 
     /// Stops everything.
     pub(crate) fn cancel_all(&self) {
-        let running = std::mem::take(&mut *self.requests.lock());
-        for handle in running.into_values().flatten() {
-            handle.abort();
+        let requests = std::mem::take(&mut *self.requests.lock());
+        for stop in requests.into_values().filter_map(|request| request.stop) {
+            stop.abort();
         }
-    }
-
-    /// Whether this one is under way.
-    pub(crate) fn is_running(&self, id: &Id) -> bool {
-        self.requests.lock().contains_key(id)
+        self.ended.notify_all();
     }
 
     /// Whether anything is under way.
@@ -164,7 +234,7 @@ impl Running {
     /// Waits until nothing is, for so long at most.
     pub(crate) fn wait_until_idle(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
-        let mut running = self.requests.lock();
-        while !running.is_empty() && !self.ended.wait_until(&mut running, until).timed_out() {}
+        let mut requests = self.requests.lock();
+        while !requests.is_empty() && !self.ended.wait_until(&mut requests, until).timed_out() {}
     }
 }

@@ -6,28 +6,25 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
-use serde::Deserialize;
-use serde_json::Value;
+use rung_ladder::head;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::client::{Client, Meta};
-use crate::envelope::{ErrorBody, Id, Malformed, Message, code, write_error};
+use crate::envelope::{MAX_MESSAGE_BYTES, Message};
 use crate::exchange::Outlet;
-use crate::methods::change_message;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Answering, Request, Server, refused};
-use crate::session::{Running, Session};
+use crate::session::{Running, Session, cancelled};
 
-/// A message longer than this is passed over, unread.
-pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// Messages waiting to be written beyond which nothing more is read.
 const MAX_WAITING: usize = 256;
 /// Messages waiting beyond which what may be lost is.
@@ -60,25 +57,39 @@ pub async fn serve<R, W>(
     let ended = Arc::new(Notify::new());
     let pump = tokio::spawn(tell_changes(connection.clone()));
     {
-        let (connection, ended) = (connection.clone(), ended.clone());
+        let (connection, ended) = (connection.clone(), Ended(ended.clone()));
         std::thread::spawn(move || {
+            // However it ends, it is known to have ended.
+            let _ended = ended;
             connection.read(input);
-            ended.notify_one();
         });
     }
     tokio::select! {
         () = ended.notified() => {}
-        () = output.broken() => {}
+        () = output.broken() => connection.running.cancel_all(),
         () = stop => {}
     }
     server.shut_down();
     pump.abort();
+    // Nobody answers any more, so nobody need wait for an answer.
+    if let Some(session) = connection.session.lock().as_ref() {
+        session.hang_up();
+    }
     // Waiting blocks a thread, and the runtime must go on.
     let waited = tokio::task::spawn_blocking(move || {
         connection.running.wait_until_idle(GRACE);
         connection.output.flush(FLUSH);
     });
     let _done = waited.await;
+}
+
+/// Tells that the reader has ended, when it has.
+struct Ended(Arc<Notify>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
 }
 
 /// The pipes, and what is being said through them.
@@ -98,12 +109,13 @@ impl Connection {
         loop {
             self.output.wait_for_room();
             match next_line(&mut input, &mut line) {
+                // What comes when we are to stop comes too late.
+                _ if self.server.0.shutdown.is_cancelled() => return,
                 Ok(Line::Whole) if line.trim_ascii().is_empty() => {}
                 Ok(Line::Whole) => self.take(&line),
                 Ok(Line::TooLong) => {
-                    let why = format!("a message has {MAX_MESSAGE_BYTES} bytes at most");
-                    let error = ErrorBody::new(code::INVALID_REQUEST, why);
-                    self.output.write_through(write_error(None, &error));
+                    self.output
+                        .write_through(refused(None, &Refusal::too_long()).message);
                 }
                 Ok(Line::End) => return,
                 Err(error) => {
@@ -121,10 +133,10 @@ impl Connection {
         match Message::read(line) {
             Err(malformed) => {
                 tracing::debug!(%malformed, "not a message");
-                self.output.write_through(Malformed::answer(&malformed));
+                self.output.write_through(malformed.answer());
             }
             Ok(Message::Request { id, method, params }) => {
-                tracing::debug!(%id, %method, "request");
+                tracing::debug!(%id, method = ?head(&method, 100), "request");
                 let request = Request {
                     id,
                     method: &method,
@@ -133,12 +145,12 @@ impl Connection {
                 self.request(&request);
             }
             Ok(Message::Notification { method, params }) => {
-                tracing::debug!(%method, "notification");
+                tracing::debug!(method = ?head(&method, 100), "notification");
                 self.notification(&method, params);
             }
             Ok(Message::Response { id, outcome }) => {
                 if let Some(session) = self.session.lock().clone() {
-                    session.take_answer(&id, answer_of(outcome));
+                    session.take_answer(&id, outcome);
                 }
             }
         }
@@ -146,16 +158,22 @@ impl Connection {
 
     fn request(self: &Arc<Self>, request: &Request<'_>) {
         let id = request.id.clone();
-        if let Err(refusal) = self.running.begin(&id) {
-            return self
-                .output
-                .write_through(refused(Some(&id), &refusal).message);
-        }
-        let mut answering = match self.begin(request) {
+        let number = match self.running.begin(&id) {
+            Ok(number) => number,
+            Err(refusal) => {
+                return self
+                    .output
+                    .write_through(refused(Some(&id), &refusal).message);
+            }
+        };
+        let begun = std::panic::catch_unwind(AssertUnwindSafe(|| self.begin(request)));
+        let bug = |_| Err(refused(Some(&id), &Refusal::bug()).message);
+        let mut answering = match begun.unwrap_or_else(bug) {
             Ok(answering) => answering,
             Err(message) => {
-                self.running.end(&id);
-                return self.output.write_through(message);
+                return self
+                    .running
+                    .end(&id, number, || self.output.write_through(message));
             }
         };
         // Whoever is woken by this poll does not matter: what is not ready is polled again elsewhere.
@@ -164,21 +182,17 @@ impl Connection {
             .poll(&mut Context::from_waker(Waker::noop()))
         {
             Poll::Ready(answer) => {
-                self.running.end(&id);
-                self.output.write_through(answer.message);
+                let answered = || self.output.write_through(answer.message);
+                self.running.end(&id, number, answered);
             }
             Poll::Pending => {
-                let connection = self.clone();
-                let ended = id.clone();
+                let (connection, ended) = (self.clone(), id.clone());
                 let task = self.runtime.spawn(async move {
                     let answer = answering.await;
-                    // What was cancelled gets no answer.
-                    if connection.running.is_running(&ended) {
-                        connection.output.insist(answer.message);
-                        connection.running.end(&ended);
-                    }
+                    let answered = || connection.output.insist(answer.message);
+                    connection.running.end(&ended, number, answered);
                 });
-                self.running.can_stop(&id, task.abort_handle());
+                self.running.can_stop(&id, number, task.abort_handle());
             }
         }
     }
@@ -202,7 +216,7 @@ impl Connection {
             return Err(self.initialize(request));
         } else {
             let session = self.session.lock().clone();
-            let session = session.ok_or_else(|| refuse(&uninitialized()))?;
+            let session = session.ok_or_else(|| refuse(&Refusal::uninitialized()))?;
             Client::of_session(self.permit.clone(), &session)
         };
         let outlet = self.output.clone();
@@ -217,7 +231,7 @@ impl Connection {
         }
         match self
             .server
-            .initialize(self.permit.clone(), &request.id, request.params)
+            .initialize(self.permit.clone(), &request.id, request.params, true)
         {
             Ok((session, answer)) => {
                 *slot = Some(session);
@@ -234,60 +248,17 @@ impl Connection {
     }
 }
 
-/// The request that a client no longer wants.
-pub(crate) fn cancelled(method: &str, params: Option<&RawValue>) -> Option<Id> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
-        #[serde(borrow)]
-        request_id: &'a RawValue,
-    }
-    let params = params.filter(|_| method == "notifications/cancelled")?;
-    let params: Params<'_> = serde_json::from_str(params.get()).ok()?;
-    Id::read(params.request_id)
-}
-
-/// What a client answered to a question of ours.
-pub(crate) fn answer_of(outcome: Result<&RawValue, &RawValue>) -> Result<Value, String> {
-    match outcome {
-        Ok(result) => serde_json::from_str(result.get()).map_err(|error| error.to_string()),
-        Err(error) => {
-            let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-            Err(error["message"]
-                .as_str()
-                .unwrap_or("no reason given")
-                .to_owned())
-        }
-    }
-}
-
-/// What a request is told that comes before its time.
-pub(crate) fn uninitialized() -> Refusal {
-    Refusal::request("nothing was agreed on yet").with_data(serde_json::json!({
-        "hint": "send initialize first, or name io.modelcontextprotocol/protocolVersion in params._meta"
-    }))
-}
-
 async fn tell_changes(connection: Arc<Connection>) {
     let Some(changes) = &connection.server.0.offer.changes else {
         return;
     };
     let mut changes = changes.listen();
-    while let Ok(change) = changes.recv().await {
-        let Some(session) = connection.session.lock().clone() else {
-            continue;
-        };
-        if wants(&session, &change) {
-            connection.output.say(change_message(&change, None));
+    loop {
+        let change = changes.next().await;
+        let session = connection.session.lock().clone();
+        for message in session.iter().flat_map(|session| session.told(&change)) {
+            connection.output.say(message);
         }
-    }
-}
-
-/// Whether a legacy client is told: of lists always, of a resource where it asked.
-pub(crate) fn wants(session: &Session, change: &rung_tool::Change) -> bool {
-    match change {
-        rung_tool::Change::Resource(uri) => session.listens_to(uri),
-        _ => true,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
 use parking_lot::Mutex;
@@ -19,15 +20,21 @@ use tokio::task::AbortHandle;
 
 use crate::client::Client;
 use crate::envelope::{ErrorBody, json};
-use crate::exchange::{Exchange, Run, method};
+use crate::exchange::{End, Exchange, Run, method};
 use crate::refusal::{Refusal, Result};
 
-/// How long a task is remembered.
+const PREFIX: &str = "task_";
+/// How long a task may take, and is remembered.
 const TTL_MS: u64 = 60 * 60 * 1_000;
 /// How often a client should ask.
 const POLL_MS: u64 = 500;
 /// Tasks of one caller that may be under way at once.
 const MAX_RUNNING: usize = 64;
+
+/// Bytes of what a task says of itself.
+const MAX_MESSAGE_BYTES: usize = 300;
+/// Every so many tasks, those whose time is over are cleared away.
+const SWEEP: u64 = 100;
 
 /// Keeps tasks beyond the process.
 pub trait TaskStore: Send + Sync {
@@ -35,8 +42,12 @@ pub trait TaskStore: Send + Sync {
     fn put(&self, id: &str, record: &[u8], expires_ms: u64) -> Result<(), Fault>;
     /// Reads a record.
     fn get(&self, id: &str) -> Result<Option<Vec<u8>>, Fault>;
-    /// Whether the process that wrote a record is still there.
-    fn is_alive(&self, process: u32) -> bool;
+    /// Clears away the records whose time is over.
+    fn sweep(&self) -> Result<(), Fault>;
+    /// What this process is known by, for as long as it lives.
+    fn process(&self) -> &str;
+    /// Whether the process of that name is still there.
+    fn is_alive(&self, process: &str) -> bool;
 }
 
 /// How far a task has come.
@@ -62,7 +73,7 @@ struct Record {
     id: String,
     caller: String,
     grant: String,
-    process: u32,
+    process: String,
     created_ms: u64,
     updated_ms: u64,
     status: Status,
@@ -84,6 +95,8 @@ struct State {
     open: Vec<(String, Question)>,
     answers: Answers,
     abort: Option<AbortHandle>,
+    /// How it ends is being written down; nothing changes it any more.
+    ending: bool,
 }
 
 impl std::fmt::Debug for Task {
@@ -94,7 +107,8 @@ impl std::fmt::Debug for Task {
 
 impl Task {
     /// Tells in words how far it has come.
-    pub(crate) fn say(&self, message: String) {
+    pub(crate) fn say(&self, message: &str) {
+        let message = rung_ladder::head(message, MAX_MESSAGE_BYTES).to_owned();
         self.change(|state| state.record.message = Some(message));
     }
 
@@ -139,7 +153,7 @@ impl Task {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let id = {
             let mut state = self.state.lock();
-            if state.record.status.is_over() {
+            if state.ending {
                 return;
             }
             change(&mut state);
@@ -149,24 +163,46 @@ impl Task {
         let _nobody_listens = self.told.send(id);
     }
 
-    fn finish(&self, outcome: Result<Vec<u8>>) {
-        self.change(|state| {
-            let text = outcome.map(|bytes| String::from_utf8(bytes).unwrap_or_default());
-            let result = text.and_then(|text| {
-                RawValue::from_string(text).map_err(|error| Refusal::internal(error.to_string()))
-            });
-            match result {
-                Ok(result) => {
-                    state.record.status = Status::Completed;
-                    state.record.result = Some(result);
-                }
-                Err(refusal) => {
-                    state.record.status = Status::Failed;
-                    state.record.error = serde_json::to_value(&refusal.body).ok();
-                }
-            }
+    /// How it ended, if it ends here: the first end is the one that counts. It is told once it is written down.
+    fn ending(&self, end: impl FnOnce(&mut Record)) -> Option<Record> {
+        let mut state = self.state.lock();
+        if state.ending {
+            return None;
+        }
+        state.ending = true;
+        let mut record = state.record.clone();
+        record.updated_ms = now_ms();
+        end(&mut record);
+        Some(record)
+    }
+
+    fn ended(&self, record: Record) {
+        let id = record.id.clone();
+        {
+            let mut state = self.state.lock();
+            state.record = record;
             state.open.clear();
-        });
+        }
+        let _nobody_listens = self.told.send(id);
+    }
+}
+
+/// The result of a run, as a task's end.
+fn write_end(record: &mut Record, outcome: Result<Vec<u8>>) {
+    let text = outcome.map(|bytes| String::from_utf8(bytes).unwrap_or_default());
+    let result = text.and_then(|text| {
+        RawValue::from_string(text).map_err(|error| Refusal::internal(error.to_string()))
+    });
+    match result {
+        Ok(result) => {
+            record.status = Status::Completed;
+            record.result = Some(result);
+        }
+        Err(refusal) => {
+            record.status = Status::Failed;
+            record.message = Some(refusal.body.message.clone());
+            record.error = serde_json::to_value(&refusal.body).ok();
+        }
     }
 }
 
@@ -211,16 +247,15 @@ impl Tasks {
             state.record.caller == caller && !state.record.status.is_over()
         };
         if self.running.lock().values().filter(mine).count() >= MAX_RUNNING {
-            return Err(Refusal::internal(format!(
-                "{MAX_RUNNING} tasks are under way: wait for one, or cancel one"
-            )));
+            let why = format!("{MAX_RUNNING} tasks are under way: wait for one, or cancel one");
+            return Err(Refusal::busy(why));
         }
         let now_ms = now_ms();
         let record = Record {
             id: new_id()?,
             caller: caller.to_owned(),
             grant: grant.to_owned(),
-            process: std::process::id(),
+            process: self.store.process().to_owned(),
             created_ms: now_ms,
             updated_ms: now_ms,
             status: Status::Working,
@@ -235,37 +270,34 @@ impl Tasks {
                 open: Vec::new(),
                 answers: Answers::new(),
                 abort: None,
+                ending: false,
             }),
             answered: Notify::new(),
             told: self.told.clone(),
         });
         self.keep(record.clone()).await?;
-        self.made.fetch_add(1, Ordering::Relaxed);
+        if self
+            .made
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(SWEEP)
+        {
+            let store = self.store.clone();
+            blocking(move || store.sweep()).await?;
+        }
         self.running.lock().insert(id, task.clone());
         exchange.set_task(task.clone());
-        let (driving, tasks) = (exchange.clone(), self.clone());
-        let (owner, ended) = (task.clone(), task.clone());
-        let driven = tokio::spawn(async move {
-            let end = driving.drive(run).await;
-            owner.finish(match end {
-                crate::exchange::End::Done(out) => out,
-                _ => Err(Refusal::internal(
-                    "a task asked what only a request can ask",
-                )),
-            });
+        let (driving, tasks, driven) = (exchange.clone(), self.clone(), task.clone());
+        let running = tokio::spawn(async move {
+            let end = tokio::time::timeout(Duration::from_millis(TTL_MS), driving.drive(run)).await;
+            let outcome = match end {
+                Ok(End::Done(out)) => out,
+                Ok(End::Asks(_) | End::Detaches(_)) => Err(Refusal::bug()),
+                Err(_) => Err(Refusal::internal("the task took too long, and was stopped")),
+            };
+            let ending = driven.ending(|record| write_end(record, outcome));
+            tasks.end(&driven, ending).await;
         });
-        task.state.lock().abort = Some(driven.abort_handle());
-        // Whatever ends it, the end is kept, and the task leaves the memory with it.
-        tokio::spawn(async move {
-            let _ended_or_aborted = driven.await;
-            let record = ended.state.lock().record.clone();
-            let id = record.id.clone();
-            if let Err(refusal) = tasks.keep(record).await {
-                tracing::error!(task = %id, why = %refusal.body.message, "the end of a task could not be kept");
-            } else {
-                tasks.running.lock().remove(&id);
-            }
-        });
+        task.state.lock().abort = Some(running.abort_handle());
         Ok(shown(&record, &[], false))
     }
 
@@ -293,14 +325,27 @@ impl Tasks {
         let Some(task) = self.mine(client, id) else {
             return self.kept(client, id).await.map(drop);
         };
-        task.change(|state| {
-            state.record.status = Status::Cancelled;
-            state.open.clear();
-            if let Some(abort) = state.abort.take() {
-                abort.abort();
-            }
-        });
+        let ending = task.ending(|record| record.status = Status::Cancelled);
+        if ending.is_some()
+            && let Some(abort) = task.state.lock().abort.take()
+        {
+            abort.abort();
+        }
+        self.end(&task, ending).await;
         Ok(())
+    }
+
+    /// Writes an end down, and tells it then. The task leaves the memory with it.
+    async fn end(&self, task: &Arc<Task>, ending: Option<Record>) {
+        let Some(record) = ending else {
+            return;
+        };
+        let id = record.id.clone();
+        if let Err(refusal) = self.keep(record.clone()).await {
+            tracing::error!(task = %id, why = %refusal.body.message, "the end of a task could not be kept");
+        }
+        task.ended(record);
+        self.running.lock().remove(&id);
     }
 
     /// A task of this caller's that is under way here.
@@ -316,13 +361,16 @@ impl Tasks {
             Refusal::params("no task has this id")
                 .with_data(json!({"taskId": rung_ladder::head(id, 100)}))
         };
+        if !is_id(id) {
+            return Err(absent());
+        }
         let (store, key) = (self.store.clone(), id.to_owned());
         let found = blocking(move || store.get(&key)).await?;
         let record = found.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
         let mut record = record
             .filter(|record| is_of(record, client))
             .ok_or_else(absent)?;
-        if !record.status.is_over() && !self.store.is_alive(record.process) {
+        if !record.status.is_over() && !self.store.is_alive(&record.process) {
             let lost = ErrorBody::new(
                 crate::envelope::code::INTERNAL,
                 "the server stopped while the task ran: what became of it is not known",
@@ -339,7 +387,8 @@ impl Tasks {
     async fn keep(&self, record: Record) -> Result<()> {
         let store = self.store.clone();
         blocking(move || {
-            let expires_ms = record.created_ms + TTL_MS;
+            // Counted from its last word, so that an end can be fetched for as long as promised.
+            let expires_ms = record.updated_ms + TTL_MS;
             store.put(&record.id, json(&record).as_bytes(), expires_ms)
         })
         .await
@@ -358,13 +407,19 @@ fn is_of(record: &Record, client: &Client) -> bool {
     [record.caller.as_str(), &record.grant] == client.bound()
 }
 
+/// Whether it could be an id of ours.
+fn is_id(id: &str) -> bool {
+    let bits = id.strip_prefix(PREFIX);
+    bits.is_some_and(|bits| bits.len() == 26 && bits.bytes().all(|b| b.is_ascii_alphanumeric()))
+}
+
 /// 128 random bits: nobody guesses another's.
 fn new_id() -> Result<String> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)
         .map_err(|_| Refusal::internal("the system has no randomness to give"))?;
     Ok(format!(
-        "task_{}",
+        "{PREFIX}{}",
         BASE32_NOPAD.encode(&bits).to_lowercase()
     ))
 }

@@ -1,6 +1,7 @@
 //! What changed in what is offered, told to whoever listens.
 
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 /// A change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,14 +14,35 @@ pub enum Change {
     Resources,
     /// The resource at this address is another one now.
     Resource(String),
+    /// Changes were missed: anything may have changed.
+    Missed,
 }
 
-/// Changes that a slow listener may be behind. One that is further behind has missed some.
+impl Change {
+    /// The changes that somebody is told of who watches these addresses: itself, or everything where some were
+    /// missed.
+    pub fn told_of<'u>(&self, watched: impl Iterator<Item = &'u String>) -> Vec<Self> {
+        if *self != Self::Missed {
+            return vec![self.clone()];
+        }
+        let lists = [Self::Tools, Self::Prompts, Self::Resources];
+        lists
+            .into_iter()
+            .chain(watched.cloned().map(Self::Resource))
+            .collect()
+    }
+}
+
+/// Changes that a slow listener may be behind. One that is further behind is told that it missed some.
 const BEHIND: usize = 64;
 
 /// Where changes are told. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Changes(broadcast::Sender<Change>);
+
+/// Somebody who is told of changes.
+#[derive(Debug)]
+pub struct Listener(broadcast::Receiver<Change>);
 
 impl Default for Changes {
     fn default() -> Self {
@@ -35,7 +57,18 @@ impl Changes {
     }
 
     /// Listens from now on.
-    pub fn listen(&self) -> broadcast::Receiver<Change> {
-        self.0.subscribe()
+    pub fn listen(&self) -> Listener {
+        Listener(self.0.subscribe())
+    }
+}
+
+impl Listener {
+    /// The next change. Where nobody can tell any more there is none, and this never returns.
+    pub async fn next(&mut self) -> Change {
+        match self.0.recv().await {
+            Ok(change) => change,
+            Err(RecvError::Lagged(_)) => Change::Missed,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
     }
 }

@@ -23,7 +23,7 @@ mod tool;
 mod toolbox;
 
 pub use card::{Card, Hints, TaskUse};
-pub use change::{Change, Changes};
+pub use change::{Change, Changes, Listener};
 pub use error::{Error, Result};
 pub use names::{Names, Plain};
 pub use peer::{Answers, Ask, Level, Nobody, Peer, Progress, Question, cannot};

@@ -104,7 +104,8 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// Whether they can be asked this.
     fn can(&self, ask: Ask) -> bool;
 
-    /// Asks, and waits for all answers. Each answer is an object.
+    /// Asks, and waits for all answers. Each answer is an object. A key names one question of a call: asked again
+    /// under the same key, it may be answered as before.
     fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>>;
 
     /// From here on the call may take long: if they can follow it as a task, it becomes one.

@@ -70,10 +70,13 @@ pub trait ToolSource: Send + Sync {
 /// Bytes of a tool's name that an error repeats.
 const SHOWN_NAME_BYTES: usize = 64;
 
+/// Names that an error lists.
+const SHOWN_NAMES: usize = 50;
+
 /// The fault of calling a tool that is not there, with the names of those that are.
 pub fn unknown_tool<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Fault {
     let name = head(name, SHOWN_NAME_BYTES);
-    let known: Vec<&str> = known.collect();
+    let known: Vec<&str> = known.take(SHOWN_NAMES).collect();
     Fault::new(Code::UnknownTool, format!("no tool is named {name:?}"))
         .with_hint("list the tools and use one of their names")
         .with(Detail::Allowed, known)
@@ -86,8 +89,10 @@ impl Sources {
     /// The source that has the tool.
     async fn of(&self, permit: &Permit, name: &str) -> Result<(&dyn ToolSource, Card), Fault> {
         for source in &self.0 {
-            if let Ok(card) = source.describe(permit, name).await {
-                return Ok((&**source, card));
+            match source.describe(permit, name).await {
+                Ok(card) => return Ok((&**source, card)),
+                Err(fault) if fault.code() == Code::UnknownTool => {}
+                Err(fault) => return Err(fault),
             }
         }
         let cards = self.list(permit).await?;

@@ -104,8 +104,9 @@ impl ToolboxBuilder {
         if output["type"] != "object" {
             return Err(Error::OutputNotObject(name));
         }
-        // Where the ladder says what it cut.
+        // Where the ladder says what it cut, and a call why it failed.
         output["properties"]["meta"] = json!({"type": "object"});
+        output["properties"]["error"] = json!({"type": "object"});
         let entry = Entry {
             schema: Schema::compile(&input)?,
             card: Card {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rung_fault::Fault;
-use rung_kv::Records;
+use rung_kv::{Presence, Records};
 use rung_ladder::Budget;
 use rung_mcp::{Offer, SealKey, TaskStore};
 use rung_tool::{Names, Plain, Resources, Sources, ToolSource};
@@ -56,30 +56,38 @@ pub(crate) fn offer(
         changes: fixtures.map(|fixtures| fixtures.changes.clone()),
         budget: Budget::bytes(settings.reply_max_bytes()),
         key: SealKey::new(results.request_key()?),
-        tasks: Arc::new(KeptTasks(results.tasks())),
+        tasks: Arc::new(KeptTasks {
+            records: results.tasks(),
+            presence: results.presence()?,
+        }),
     })
 }
 
 /// Tasks, on disk.
-struct KeptTasks(Records);
+struct KeptTasks {
+    records: Records,
+    presence: Presence,
+}
 
 impl TaskStore for KeptTasks {
     fn put(&self, id: &str, record: &[u8], expires_ms: u64) -> Result<(), Fault> {
-        Ok(self.0.put(id, record, now_ms(), Some(expires_ms))?)
+        Ok(self.records.put(id, record, Some(expires_ms))?)
     }
 
     fn get(&self, id: &str) -> Result<Option<Vec<u8>>, Fault> {
-        Ok(self.0.get(id, now_ms())?)
+        Ok(self.records.get(id, now_ms())?)
     }
 
-    fn is_alive(&self, process: u32) -> bool {
-        let pid = i32::try_from(process)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        pid.is_some_and(|pid| match rustix::process::test_kill_process(pid) {
-            Ok(()) | Err(rustix::io::Errno::PERM) => true,
-            Err(_) => false,
-        })
+    fn sweep(&self) -> Result<(), Fault> {
+        Ok(self.records.sweep(now_ms())?)
+    }
+
+    fn process(&self) -> &str {
+        self.presence.name()
+    }
+
+    fn is_alive(&self, process: &str) -> bool {
+        self.presence.is_here(process)
     }
 }
 

@@ -3,7 +3,7 @@
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_kv::ResultStore;
-use rung_ladder::Handle;
+use rung_ladder::{Handle, json_string_bytes};
 use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use crate::tools::{Read, ReadInput};
 
 const TEMPLATE: &str = "rung://result/{handle}{?cursor,path,offset_chars,limit_chars,lines,pattern,q,before_chars,after_chars}";
 const PREFIX: &str = "rung://result/";
-/// What stands around the text of a part: its address, what is said about it, and where it goes on.
-const AROUND_BYTES: usize = 2_000;
+/// What a part needs beyond what the tool's own reply needs: where it goes on stands there twice more.
+const AROUND_BYTES: usize = 900;
 
 /// The results that are kept.
 pub(crate) struct Results {
@@ -64,7 +64,7 @@ impl ResourceSource for Results {
             let (handle, query) = rest.split_once('?').unwrap_or((rest, ""));
             let input = selectors(handle, query)?;
             let mut call = call.clone();
-            call.budget = call.budget.less(AROUND_BYTES + 2 * uri.len());
+            call.budget = call.budget.less(AROUND_BYTES + json_string_bytes(uri));
             let (read, uri) = (self.read.clone(), uri.to_owned());
             let part = tokio::task::spawn_blocking(move || read.part(&call, &input))
                 .await

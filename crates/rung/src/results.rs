@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_kv::{Home, Limits, Options, Records, ResultStore, Store};
+use rung_kv::{Home, Limits, Options, Presence, Records, ResultStore, Store};
 use rung_ladder::{CursorKey, Handle};
 use rung_tool::{Keep, Toolbox};
 
@@ -46,6 +46,11 @@ impl Results {
         Ok(self.home.request_key()?)
     }
 
+    /// This process, for others to see.
+    pub(crate) fn presence(&self) -> Result<Presence, Fault> {
+        Ok(Presence::announce(&self.home)?)
+    }
+
     /// The tokens on record.
     pub(crate) fn tokens(&self) -> Records {
         Records::tokens(self.all.clone())
@@ -70,6 +75,7 @@ impl Results {
         let read = Read::new(self.store.clone(), self.key.clone());
         let about = About::new(
             self.store.clone(),
+            settings.reply_max_bytes(),
             settings.results_ttl().as_secs(),
             settings.results_max_bytes(),
         );

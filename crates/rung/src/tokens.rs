@@ -11,6 +11,9 @@ use crate::offer::now_ms;
 /// Names of callers that have no token.
 const RESERVED: [&str; 2] = ["local", "anonymous"];
 
+/// Bytes of a name.
+const MAX_NAME_BYTES: usize = 200;
+
 /// The tokens on record.
 #[derive(Clone)]
 pub(crate) struct Tokens(pub(crate) Records);
@@ -27,6 +30,10 @@ impl Tokens {
             let why = format!("{name} is the name of whoever comes without a token");
             return Err(Fault::new(Code::InvalidArguments, why).with_hint("choose another name"));
         }
+        if name.len() > MAX_NAME_BYTES {
+            let why = format!("a name has {MAX_NAME_BYTES} bytes at most");
+            return Err(Fault::new(Code::InvalidArguments, why).with_hint("choose a shorter name"));
+        }
         let token = Token::generate()?;
         let hash = serde_json::to_value(token.hash()).map_err(internal)?;
         // A new token of an old name is another grant: what the old one kept, it does not see.
@@ -39,7 +46,8 @@ impl Tokens {
             expires_ms,
         };
         let record = serde_json::to_vec(&record).map_err(internal)?;
-        if !self.0.add(name, &record, now_ms(), expires_ms)? {
+        // A token that has ended stays on record until it is revoked: its end must not open the door to anybody.
+        if !self.0.add(name, &record, now_ms(), None)? {
             let why = format!("there is a token named {name:?} already");
             return Err(Fault::new(Code::InvalidArguments, why).with_hint(format!(
                 "choose another name, or `rung token revoke {name}` first"
@@ -131,5 +139,18 @@ impl Admission for Guests {
             }
             (None, Open::WhileNoToken | Open::Never) => Err(Denied::NoToken),
         }
+    }
+
+    fn still_admits(&self, permit: &Permit) -> bool {
+        if *permit == Permit::anonymous() {
+            return self.admit(None).is_ok();
+        }
+        let now_ms = now_ms();
+        let holds = |record: &TokenRecord| {
+            let mine = (&record.caller, &record.grant) == (permit.caller(), permit.grant());
+            mine && record.expires_ms.is_none_or(|end| end > now_ms)
+        };
+        self.with_known(|records| records.iter().any(holds))
+            .unwrap_or(false)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
-use rung_mcp::http::{Admission, Config, Denied, Door, bind, serve};
+use rung_mcp::http::{Admission, Config, Denied, Door, serve};
 use rung_mcp::{Offer, SealKey, Server, TaskStore, stdio};
 use rung_tool::{Answer, Call, Keep, Resources, Tool, Toolbox};
 use schemars::JsonSchema;
@@ -61,7 +61,15 @@ impl TaskStore for Nowhere {
         Ok(None)
     }
 
-    fn is_alive(&self, _: u32) -> bool {
+    fn sweep(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn process(&self) -> &str {
+        ""
+    }
+
+    fn is_alive(&self, _: &str) -> bool {
         false
     }
 }
@@ -71,6 +79,10 @@ struct Anybody;
 impl Admission for Anybody {
     fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
         Ok(Permit::anonymous())
+    }
+
+    fn still_admits(&self, _: &Permit) -> bool {
+        true
     }
 }
 
@@ -96,11 +108,11 @@ async fn main() -> anyhow::Result<()> {
         stdio::serve(server, permit, BufReader::new(stdin()), stdout(), std::future::pending()).await;
         std::process::exit(0);
     };
-    let address = format!("127.0.0.1:{port}").parse()?;
+    let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
     let config = Config {
         door: Door::new(address, Vec::new(), Vec::new(), Anybody),
         sessions: std::env::args().nth(2).as_deref() != Some("stateless"),
     };
-    serve(server, config, bind(address).await?, std::future::pending()).await;
+    serve(server, config, tokio::net::TcpListener::bind(address).await?, std::future::pending()).await;
     Ok(())
 }

@@ -16,6 +16,9 @@ use super::PATH;
 pub trait Admission: Send + Sync {
     /// The permit of whoever shows this token, or none.
     fn admit(&self, bearer: Option<&str>) -> Result<Permit, Denied>;
+
+    /// Whether somebody who was let in before would be let in now. Asked whenever a stream has something to say.
+    fn still_admits(&self, permit: &Permit) -> bool;
 }
 
 /// Why somebody is not let in.
@@ -66,9 +69,14 @@ impl Door {
     }
 
     /// Checks by which name we are called, and from where.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), (&'static str, &'static str)> {
+    pub(super) fn check(
+        &self,
+        headers: &HeaderMap,
+        named: Option<&str>,
+    ) -> Result<(), (&'static str, &'static str)> {
         let host = single(headers, &header::HOST).unwrap_or_default();
-        if !self.knows_host(host) {
+        // An address in the request line counts as much as the header.
+        if !self.knows_host(host) || !named.is_none_or(|named| self.knows_host(named)) {
             return Err((
                 "host",
                 "this Host is not served here; --allow-host NAME lets it in\n",
@@ -110,6 +118,11 @@ impl Door {
                 .iter()
                 .any(|own| without_port(host).eq_ignore_ascii_case(own))
         })
+    }
+
+    /// Whether a stream may go on.
+    pub(super) fn still_admits(&self, permit: &Permit) -> bool {
+        self.admission.still_admits(permit)
     }
 
     /// The permit of whoever sent these headers.
@@ -191,6 +204,10 @@ mod tests {
         fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
             Ok(Permit::anonymous())
         }
+
+        fn still_admits(&self, _: &Permit) -> bool {
+            true
+        }
     }
 
     fn checked(door: &Door, host: &str, origin: Option<&str>) -> bool {
@@ -199,7 +216,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        door.check(&headers).is_ok()
+        door.check(&headers, None).is_ok()
     }
 
     #[test]
@@ -230,6 +247,10 @@ mod tests {
         ] {
             assert!(!checked(&door, host, None), "{host}");
         }
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "localhost".parse().unwrap());
+        assert!(door.check(&headers, Some("evil.example")).is_err());
+        assert!(door.check(&headers, Some("127.0.0.1:1")).is_ok());
         for origin in [
             "http://localhost:3000",
             "https://127.0.0.1",
@@ -259,7 +280,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(header::HOST, "localhost".parse().unwrap());
         headers.append(header::HOST, "localhost".parse().unwrap());
-        assert!(door.check(&headers).is_err());
+        assert!(door.check(&headers, None).is_err());
         assert!(
             !checked(&door, "0.0.0.0:1", None),
             "no name at all is no name"

@@ -9,7 +9,6 @@ mod post;
 mod sessions;
 mod stream;
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +35,9 @@ use sessions::Sessions;
 pub const PATH: &str = "/mcp";
 /// A request whose head does not come in this time does not come.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// Milliseconds for which a client may leave unread what was sent.
+#[cfg(target_os = "linux")]
+const STALL_MS: u32 = 60_000;
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 4_096;
 /// How long calls under way may take when we are to stop.
@@ -119,7 +121,10 @@ async fn connection(server: Server, router: Router, stream: TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
-    server.0.metrics.connections.inc();
+    // A client that takes nothing for this long has gone, whatever its system says.
+    #[cfg(target_os = "linux")]
+    let _best_effort = rustix::net::sockopt::set_tcp_user_timeout(&stream, STALL_MS);
+    let _counted = Counted::new(&server);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -135,13 +140,30 @@ async fn connection(server: Server, router: Router, stream: TcpStream) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
     }
-    server.0.metrics.connections.dec();
+}
+
+/// A connection that is counted for as long as it lasts.
+struct Counted(Server);
+
+impl Counted {
+    fn new(server: &Server) -> Self {
+        server.0.metrics.connections.inc();
+        Self(server.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.metrics.connections.dec();
+    }
 }
 
 fn router(app: Arc<App>) -> Router {
     let described = get(resource_metadata);
     Router::new()
         .route(PATH, any(protocol))
+        // A slash too many is a common slip in settings.
+        .route("/mcp/", any(protocol))
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/.well-known/oauth-protected-resource", described.clone())
@@ -157,7 +179,11 @@ fn router(app: Arc<App>) -> Router {
 /// Nobody gets further whose Host or Origin is not ours to serve.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if let Err((why, message)) = app.door.check(headers) {
+    let named = request
+        .uri()
+        .authority()
+        .map(axum::http::uri::Authority::as_str);
+    if let Err((why, message)) = app.door.check(headers, named) {
         app.server.0.metrics.turn_away(why);
         return (StatusCode::FORBIDDEN, message).into_response();
     }
@@ -169,11 +195,12 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     } else {
         next.run(request).await
     };
+    let vary = HeaderValue::from_static("Origin");
+    response.headers_mut().insert(header::VARY, vary);
     if let Some(origin) = origin {
         let headers = response.headers_mut();
         let mut put =
             |name, value: &'static str| headers.insert(name, HeaderValue::from_static(value));
-        put(header::VARY, "Origin");
         put(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
         put(header::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization");
         put(
@@ -195,8 +222,9 @@ async fn protocol(State(app): State<Arc<App>>, request: Request) -> Response {
     };
     match *request.method() {
         Method::POST => post::post(&app, permit, request).await,
-        Method::GET => sessions::get(&app, &permit, request.headers()),
+        Method::GET => sessions::get(&app, permit, request.headers()),
         Method::DELETE => sessions::delete(&app, &permit, request.headers()),
+        _ if app.sessions.is_none() => not_allowed("POST"),
         _ => not_allowed("POST, GET, DELETE"),
     }
 }
@@ -244,9 +272,4 @@ fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
-}
-
-/// Where to listen; a port that is taken says so.
-pub async fn bind(address: std::net::SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
 }

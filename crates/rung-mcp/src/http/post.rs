@@ -1,25 +1,29 @@
 //! A message that is posted.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request as HttpRequest;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rung_auth::Permit;
-use tokio::sync::mpsc;
+use rung_ladder::head;
 
+use super::door::single;
 use super::sessions::{HttpSession, NoSession, SESSION_ID};
-use super::stream::{CallBody, Channel, First, MAX_WAITING, Stream, response};
+use super::stream::{CallBody, First, Guest, Said, Stream, response};
 use super::{App, json_response};
 use crate::client::{Capabilities, Client, Meta};
-use crate::envelope::{ErrorBody, Message, code, write_error};
+use crate::envelope::{MAX_MESSAGE_BYTES, Message};
 use crate::exchange::Outlet;
-use crate::headers;
+use crate::headers::{self, VERSION};
+use crate::refusal::Refusal;
 use crate::server::{Answer, Answering, Request, refused};
-use crate::stdio::{MAX_MESSAGE_BYTES, answer_of, cancelled, uninitialized};
+use crate::session::cancelled;
 use crate::version::Version;
 
 /// A body that does not come in this time does not come.
@@ -57,7 +61,7 @@ pub(super) async fn post(app: &Arc<App>, permit: Permit, request: HttpRequest) -
             json_response(StatusCode::BAD_REQUEST, malformed.answer())
         }
         Ok(Message::Request { id, method, params }) => {
-            tracing::debug!(%id, %method, caller = %permit.caller(), "request");
+            tracing::debug!(%id, method = ?head(&method, 100), caller = %permit.caller(), "request");
             let request = Request {
                 id,
                 method: &method,
@@ -86,7 +90,7 @@ pub(super) async fn post(app: &Arc<App>, permit: Permit, request: HttpRequest) -
         }
         Ok(Message::Response { id, outcome }) => {
             match session_of(app, &headers, &permit) {
-                Some(Ok(session)) => session.session.take_answer(&id, answer_of(outcome)),
+                Some(Ok(session)) => session.session.take_answer(&id, outcome),
                 Some(Err(none)) => return none.into_response(),
                 None => return (StatusCode::BAD_REQUEST, "nobody asked\n").into_response(),
             }
@@ -107,37 +111,62 @@ fn session_of(
         .then(|| sessions.find(headers, permit))
 }
 
-async fn read_body(body: Body) -> Result<Bytes, Response> {
-    let read = tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_MESSAGE_BYTES)).await;
-    match read {
-        Ok(Ok(body)) => Ok(body),
-        // What breaks off is not read either; what is too long is the one thing a client can be told.
-        Ok(Err(_)) => {
-            let why = format!("a message has {MAX_MESSAGE_BYTES} bytes at most");
-            let error = write_error(None, &ErrorBody::new(code::INVALID_REQUEST, why));
-            let mut response = json_response(StatusCode::PAYLOAD_TOO_LARGE, error);
-            response
-                .headers_mut()
-                .insert(header::CONNECTION, HeaderValue::from_static("close"));
-            Err(response)
+async fn read_body(mut body: Body) -> Result<Bytes, Response> {
+    let reading = async {
+        let mut read = BytesMut::new();
+        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            let data = frame
+                .map_err(|_| Unread::BrokeOff)?
+                .into_data()
+                .unwrap_or_default();
+            if read.len() + data.len() > MAX_MESSAGE_BYTES {
+                return Err(Unread::TooLong);
+            }
+            read.extend_from_slice(&data);
         }
-        Err(_) => Err((
-            StatusCode::REQUEST_TIMEOUT,
-            "the body did not come in time\n",
-        )
-            .into_response()),
+        Ok(read.freeze())
+    };
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+    read.unwrap_or(Err(Unread::Late)).map_err(Unread::response)
+}
+
+/// Why a body was not read to its end.
+enum Unread {
+    BrokeOff,
+    Late,
+    TooLong,
+}
+
+impl Unread {
+    fn response(self) -> Response {
+        let mut response = match self {
+            Self::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off\n").into_response(),
+            Self::Late => (
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not come in time\n",
+            )
+                .into_response(),
+            Self::TooLong => {
+                let refusal = refused(None, &Refusal::too_long());
+                json_response(StatusCode::PAYLOAD_TOO_LARGE, refusal.message)
+            }
+        };
+        // What is left of it would be taken for the next request.
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+        response
     }
 }
 
 /// The forms in which a client takes its answer.
 #[derive(Clone, Copy)]
-struct Accepts {
+pub(super) struct Accepts {
     json: bool,
-    stream: bool,
+    pub(super) stream: bool,
 }
 
 impl Accepts {
-    fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         if !headers.contains_key(header::ACCEPT) {
             return Some(Self {
                 json: true,
@@ -186,7 +215,7 @@ impl Posted<'_> {
         match sessions.find(&self.headers, &self.permit) {
             Ok(session) => self.legacy(&session, request, &meta).await,
             Err(NoSession::NotNamed) => {
-                let answer = refused(Some(&request.id), &uninitialized());
+                let answer = refused(Some(&request.id), &Refusal::uninitialized());
                 json_response(StatusCode::BAD_REQUEST, answer.message)
             }
             Err(none) => none.into_response(),
@@ -198,10 +227,7 @@ impl Posted<'_> {
         if meta.version.is_some() || method == "server/discover" {
             return true;
         }
-        let named = self
-            .headers
-            .get(headers::VERSION)
-            .and_then(|version| version.to_str().ok());
+        let named = single(&self.headers, &VERSION);
         let sessionless = method != "initialize" && !self.headers.contains_key(&SESSION_ID);
         named.is_some_and(|named| Version::of(named).map_or(sessionless, Version::is_modern))
     }
@@ -212,6 +238,11 @@ impl Posted<'_> {
             Ok(declared) => declared,
             Err(refusal) => return answered(refused(Some(&request.id), &refusal)),
         };
+        if request.method == "subscriptions/listen" && !self.accepts.stream {
+            let why = "listening takes a stream: accept text/event-stream\n";
+            return (StatusCode::NOT_ACCEPTABLE, why).into_response();
+        }
+        let guest = self.guest();
         let client = Client {
             permit: self.permit,
             version,
@@ -220,36 +251,41 @@ impl Posted<'_> {
             session: None,
             headers: Some(self.headers),
         };
-        let (sender, said) = mpsc::channel(MAX_WAITING);
-        let outlet = Arc::new(Channel(sender));
-        let answering = self.app.server.begin(client, request, meta, outlet);
-        reply(answering, said, self.accepts).await
+        let said = Said::new();
+        let answering = self.app.server.begin(client, request, meta, said.clone());
+        reply(answering, said, guest, self.accepts).await
     }
 
-    /// A legacy request that belongs to no session.
+    /// A legacy request that belongs to no session. Whatever becomes of it, the body says it.
     async fn stateless(self, request: &Request<'_>, meta: &Meta<'_>) -> Response {
-        let named = self
-            .headers
-            .get(headers::VERSION)
-            .and_then(|version| version.to_str().ok());
+        let named = single(&self.headers, &VERSION).and_then(Version::of);
+        let guest = self.guest();
         let client = Client {
             permit: self.permit,
             // What the protocol assumes of a client that does not say.
-            version: named.and_then(Version::of).unwrap_or(Version::V2025_03_26),
+            version: named.unwrap_or(Version::V2025_03_26),
             capabilities: Capabilities::default(),
             log_level: None,
             session: None,
             headers: None,
         };
-        let (sender, said) = mpsc::channel(MAX_WAITING);
-        let outlet = Arc::new(Channel(sender));
-        let answering = self.app.server.begin(client, request, meta, outlet);
-        reply(answering, said, self.accepts).await
+        let said = Said::new();
+        let answering = self.app.server.begin(client, request, meta, said.clone());
+        let always_200 = Box::pin(async move {
+            Answer {
+                status: 200,
+                ..answering.await
+            }
+        });
+        reply(always_200, said, guest, self.accepts).await
     }
 
     fn initialize(self, request: &Request<'_>) -> Response {
-        let server = &self.app.server;
-        let (session, answer) = match server.initialize(self.permit, &request.id, request.params) {
+        let guest = self.guest();
+        let (server, sessions) = (&self.app.server, &self.app.sessions);
+        let tells = sessions.is_some();
+        let opened = server.initialize(self.permit, &request.id, request.params, tells);
+        let (session, answer) = match opened {
             Ok(opened) => opened,
             Err(answer) => return json_response(StatusCode::BAD_REQUEST, answer.message),
         };
@@ -258,13 +294,11 @@ impl Posted<'_> {
         } else {
             let stream = Stream::new(0);
             stream.finish(Some(answer.message));
-            stream.read(None, false)
+            stream.read(guest, None, false)
         };
-        if let Some(sessions) = &self.app.sessions {
-            let id = sessions
-                .open(session)
-                .and_then(|id| HeaderValue::from_str(&id).ok());
-            let Some(id) = id else {
+        if let Some(sessions) = sessions {
+            let id = sessions.open(session);
+            let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) else {
                 return StatusCode::SERVICE_UNAVAILABLE.into_response();
             };
             response.headers_mut().insert(SESSION_ID, id);
@@ -279,10 +313,17 @@ impl Posted<'_> {
         meta: &Meta<'_>,
     ) -> Response {
         let id = request.id.clone();
-        if let Err(refusal) = session.running.begin(&id) {
-            return answered(refused(Some(&id), &refusal));
+        let number = match session.running.begin(&id) {
+            Ok(number) => number,
+            Err(refusal) => {
+                return json_response(StatusCode::OK, refused(Some(&id), &refusal).message);
+            }
+        };
+        let guest = self.guest();
+        let mut client = Client::of_session(self.permit, &session.session);
+        if !self.accepts.stream {
+            client.capabilities = client.capabilities.without_questions();
         }
-        let client = Client::of_session(self.permit, &session.session);
         let primed = client.version >= Version::V2025_11_25;
         let stream = session.new_stream();
         let outlet: Arc<dyn Outlet> = stream.clone();
@@ -291,14 +332,14 @@ impl Posted<'_> {
             session: session.clone(),
             stream: stream.clone(),
             id: id.clone(),
+            number,
         };
         // A connection that breaks is no reason to stop.
         let task = tokio::spawn(async move {
-            let unfinished = unfinished;
             let answer = answering.await;
-            unfinished.stream.finish(Some(answer.message));
+            unfinished.finish(answer.message);
         });
-        session.running.can_stop(&id, task.abort_handle());
+        session.running.can_stop(&id, number, task.abort_handle());
         let first = if self.accepts.stream {
             tokio::time::timeout(STREAM_AFTER, stream.first()).await
         } else {
@@ -306,22 +347,26 @@ impl Posted<'_> {
         };
         match first {
             Ok(First::Answer(answer)) if self.accepts.json => json_response(StatusCode::OK, answer),
-            Ok(First::Nothing) => StatusCode::ACCEPTED.into_response(),
+            // It was cancelled: a stream that ends without an answer is what its client expects.
+            Ok(First::Nothing) => response(Body::empty()),
             _ if self.accepts.stream => {
                 session.keep(stream.clone());
                 // Whoever has hung up by now is let go with what it needs to come back.
-                stream.read(None, primed)
+                stream.read(guest, None, primed)
             }
-            _ => not_streamed(stream).await,
+            // For a client that takes no stream, what comes before the answer is left out.
+            _ => match stream.answer().await {
+                Some(answer) => json_response(StatusCode::OK, answer),
+                None => response(Body::empty()),
+            },
         }
     }
-}
 
-/// For a client that takes no stream, what comes before the answer is left out.
-async fn not_streamed(stream: Arc<Stream>) -> Response {
-    match stream.answer().await {
-        Some(answer) => json_response(StatusCode::OK, answer),
-        None => StatusCode::ACCEPTED.into_response(),
+    fn guest(&self) -> Guest {
+        Guest {
+            app: self.app.clone(),
+            permit: self.permit.clone(),
+        }
     }
 }
 
@@ -330,11 +375,19 @@ struct Unfinished {
     session: Arc<HttpSession>,
     stream: Arc<Stream>,
     id: crate::envelope::Id,
+    number: u64,
+}
+
+impl Unfinished {
+    fn finish(self, answer: Vec<u8>) {
+        let running = &self.session.running;
+        running.end(&self.id, self.number, || self.stream.finish(Some(answer)));
+    }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        self.session.running.end(&self.id);
+        self.session.running.end(&self.id, self.number, || {});
         self.stream.finish(None);
     }
 }
@@ -342,28 +395,28 @@ impl Drop for Unfinished {
 /// The answer as JSON if it is all there is, else as a stream.
 async fn reply(
     mut answering: Answering,
-    mut said: mpsc::Receiver<Vec<u8>>,
+    said: Arc<Said>,
+    guest: Guest,
     accepts: Accepts,
 ) -> Response {
     if !accepts.stream {
         return answered(answering.await);
     }
-    let late = tokio::time::sleep(STREAM_AFTER);
-    let first = tokio::select! {
-        biased;
+    if accepts.json {
+        let first = tokio::select! {
+            biased;
+            () = said.any() => None,
+            answer = &mut answering => Some(answer),
+            () = tokio::time::sleep(STREAM_AFTER) => None,
+        };
         // What was said is said before the answer, even where both are there at once.
-        Some(first) = said.recv() => Some(first),
-        answer = &mut answering, if accepts.json => match said.try_recv() {
-            Err(_) => return answered(answer),
-            Ok(first) => {
-                let answering = Box::pin(std::future::ready(answer));
-                return response(Body::new(CallBody::new(said, Some(first), answering)));
-            }
-        },
-        () = late, if accepts.json => None,
-        () = std::future::ready(()), if !accepts.json => None,
-    };
-    response(Body::new(CallBody::new(said, first, answering)))
+        match first {
+            Some(answer) if said.is_empty() => return answered(answer),
+            Some(answer) => answering = Box::pin(std::future::ready(answer)),
+            None => {}
+        }
+    }
+    response(Body::new(CallBody::new(guest, said, answering)))
 }
 
 fn answered(answer: Answer) -> Response {

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use data_encoding::BASE32_NOPAD;
 use parking_lot::Mutex;
 use rung_auth::Permit;
+use rung_tool::Change;
 
 use super::door::single;
-use super::stream::Stream;
+use super::post::Accepts;
+use super::stream::{Guest, Stream};
 use super::{App, not_allowed};
+use crate::exchange::Outlet as _;
 use crate::headers::VERSION;
-use crate::methods::change_message;
 use crate::server::Server;
 use crate::session::{Running, Session};
-use crate::stdio::wants;
 use crate::tasks::now_ms;
 use crate::version::Version;
 
@@ -92,7 +93,7 @@ impl HttpSession {
 
     fn end(&self) {
         self.running.cancel_all();
-        self.session.forget_all();
+        self.session.hang_up();
         for stream in self.streams.lock().values() {
             stream.finish(None);
         }
@@ -155,10 +156,12 @@ impl Sessions {
         });
         let mut all = self.all.lock();
         if all.len() >= MAX_SESSIONS {
+            // Whoever opens many makes room among their own; only who has none takes another's.
             let used = |session: &HttpSession| session.used_ms.load(Ordering::Relaxed);
-            let oldest = all
-                .iter()
-                .min_by_key(|(_, session)| (session.is_in_use(), used(session)));
+            let oldest = all.iter().min_by_key(|(_, other)| {
+                let own = other.session.permit == session.session.permit;
+                (!own, other.is_in_use(), used(other))
+            });
             let oldest = oldest.map(|(id, _)| id.clone());
             if let Some(session) = oldest.and_then(|oldest| all.remove(&oldest)) {
                 session.end();
@@ -183,8 +186,8 @@ impl Sessions {
         let mine = found.filter(|session| session.session.permit == *permit);
         let session = mine.ok_or(NoSession::Unknown)?;
         // A client may leave the version out; one that names it names one that has sessions.
-        if let Some(version) = headers.get(VERSION) {
-            let known = version.to_str().ok().and_then(Version::of);
+        if headers.contains_key(VERSION) {
+            let known = single(headers, &VERSION).and_then(Version::of);
             if known.is_none_or(Version::is_modern) {
                 return Err(NoSession::OtherVersion);
             }
@@ -215,33 +218,18 @@ impl Sessions {
 
     /// Tells sessions of changes, and ends those that nobody uses, until the server stops.
     pub(super) async fn tend(&self) {
-        let mut changes = self
-            .server
-            .0
-            .offer
-            .changes
-            .as_ref()
-            .map(rung_tool::Changes::listen);
+        let changes = &self.server.0.offer.changes;
+        let mut changes = changes.as_ref().map(rung_tool::Changes::listen);
         let mut tick = tokio::time::interval(TEND);
         loop {
             let next = async {
                 match &mut changes {
-                    Some(changes) => changes.recv().await,
+                    Some(changes) => changes.next().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                Ok(change) = next => {
-                    let message = change_message(&change, None);
-                    let all: Vec<_> = self.all.lock().values().cloned().collect();
-                    for session in all {
-                        if wants(&session.session, &change) {
-                            let standing = session.standing();
-                            crate::exchange::Outlet::say(&*standing, message.clone());
-                            standing.limit(MAX_STANDING);
-                        }
-                    }
-                }
+                change = next => self.tell(&change),
                 _ = tick.tick() => self.end_idle(),
                 () = self.server.0.shutdown.cancelled() => break,
             }
@@ -249,6 +237,18 @@ impl Sessions {
         // Streams that wait for nothing would keep their connections open for ever.
         for session in self.all.lock().values() {
             session.standing().finish(None);
+            session.session.hang_up();
+        }
+    }
+
+    fn tell(&self, change: &Change) {
+        let all: Vec<_> = self.all.lock().values().cloned().collect();
+        for session in all {
+            for message in session.session.told(change) {
+                let standing = session.standing();
+                standing.say(message);
+                standing.limit(MAX_STANDING);
+            }
         }
     }
 
@@ -270,27 +270,24 @@ impl Sessions {
 }
 
 /// Opens the stream that belongs to no request, or goes on with one that was lost.
-pub(super) fn get(app: &App, permit: &Permit, headers: &HeaderMap) -> Response {
+pub(super) fn get(app: &Arc<App>, permit: Permit, headers: &HeaderMap) -> Response {
     let Some(sessions) = &app.sessions else {
         return not_allowed("POST");
     };
-    let session = match sessions.find(headers, permit) {
+    let session = match sessions.find(headers, &permit) {
         Ok(session) => session,
         Err(none) => return none.into_response(),
     };
-    let accepts = headers
-        .get(header::ACCEPT)
-        .and_then(|accept| accept.to_str().ok());
-    if !accepts.is_some_and(|accept| accept.contains("text/event-stream") || accept.contains("*/*"))
-    {
-        return (
-            StatusCode::NOT_ACCEPTABLE,
-            "GET opens a stream: accept text/event-stream\n",
-        )
-            .into_response();
+    if !Accepts::of(headers).is_some_and(|accepts| accepts.stream) {
+        let why = "GET opens a stream: accept text/event-stream\n";
+        return (StatusCode::NOT_ACCEPTABLE, why).into_response();
     }
+    let guest = Guest {
+        app: app.clone(),
+        permit,
+    };
     let Some(last) = single(headers, &LAST_EVENT_ID) else {
-        return session.standing().read(None, false);
+        return session.standing().read(guest, None, false);
     };
     let seen = last
         .split_once('-')
@@ -298,7 +295,7 @@ pub(super) fn get(app: &App, permit: &Permit, headers: &HeaderMap) -> Response {
     let found =
         seen.and_then(|(stream, number): (u64, u64)| Some((session.stream(stream)?, number)));
     match found {
-        Some((stream, number)) => stream.read(Some(number), false),
+        Some((stream, number)) => stream.read(guest, Some(number), false),
         None => (StatusCode::NOT_FOUND, "this stream is over and forgotten\n").into_response(),
     }
 }

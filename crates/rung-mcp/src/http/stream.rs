@@ -16,9 +16,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Frame;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use rung_auth::Permit;
 use tokio::time::{Instant, Sleep};
 
+use super::App;
 use crate::exchange::Outlet;
 use crate::server::Answering;
 
@@ -29,7 +30,7 @@ const RETRY_MS: u32 = 1_000;
 /// Bytes that a stream remembers; the oldest events make room.
 const MAX_LOG_BYTES: usize = 8 << 20;
 /// Messages of a modern reply that wait to be sent; what comes beyond is dropped, except the answer.
-pub(super) const MAX_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// The stream of one legacy request, or the one that belongs to none.
 #[derive(Debug)]
@@ -77,24 +78,12 @@ impl Stream {
         })
     }
 
-    fn push(&self, message: Vec<u8>) {
-        let mut log = self.state.lock();
-        log.bytes += message.len();
-        log.events.push_back(message.into());
-        while log.bytes > MAX_LOG_BYTES && log.events.len() > 1 {
-            let gone = log.events.pop_front().map_or(0, |event| event.len());
-            log.bytes -= gone;
-            log.first += 1;
-        }
-        wake(&mut log);
-    }
-
-    /// The last word, if there is one.
+    /// The last word, if there is one. There is only one.
     pub(super) fn finish(&self, answer: Option<Vec<u8>>) {
-        if let Some(answer) = answer {
-            self.push(answer);
-        }
         let mut log = self.state.lock();
+        if let Some(answer) = answer.filter(|_| !log.finished) {
+            push(&mut log, answer);
+        }
         log.finished = true;
         wake(&mut log);
     }
@@ -103,9 +92,7 @@ impl Stream {
     pub(super) fn limit(&self, events: usize) {
         let mut log = self.state.lock();
         while log.events.len() > events {
-            let gone = log.events.pop_front().map_or(0, |event| event.len());
-            log.bytes -= gone;
-            log.first += 1;
+            forget_first(&mut log);
         }
     }
 
@@ -150,13 +137,19 @@ impl Stream {
     }
 
     /// Reads from behind event `after`, or what nobody has read yet. Whoever read before reads no more.
-    pub(super) fn read(self: &Arc<Self>, after: Option<u64>, primed: bool) -> Response {
+    pub(super) fn read(
+        self: &Arc<Self>,
+        guest: Guest,
+        after: Option<u64>,
+        primed: bool,
+    ) -> Response {
         let mut log = self.state.lock();
         log.reader += 1;
         wake(&mut log);
         let next = after.map_or(log.unread, |after| after.saturating_add(1));
         let prime = format!("id: {}-0\nretry: {RETRY_MS}\ndata: \n\n", self.number);
         let body = LogBody {
+            guest,
             stream: self.clone(),
             reader: log.reader,
             next,
@@ -167,6 +160,22 @@ impl Stream {
     }
 }
 
+/// Adds an event; the oldest make room.
+fn push(log: &mut Log, message: Vec<u8>) {
+    log.bytes += message.len();
+    log.events.push_back(message.into());
+    while log.bytes > MAX_LOG_BYTES && log.events.len() > 1 {
+        forget_first(log);
+    }
+    wake(log);
+}
+
+fn forget_first(log: &mut Log) {
+    let gone = log.events.pop_front().map_or(0, |event| event.len());
+    log.bytes -= gone;
+    log.first += 1;
+}
+
 fn wake(log: &mut Log) {
     if let Some(waker) = log.waker.take() {
         waker.wake();
@@ -175,11 +184,11 @@ fn wake(log: &mut Log) {
 
 impl Outlet for Stream {
     fn say(&self, message: Vec<u8>) {
-        self.push(message);
+        push(&mut self.state.lock(), message);
     }
 
     fn insist(&self, message: Vec<u8>) {
-        self.push(message);
+        self.say(message);
     }
 
     /// Whoever reads is let go; they come back with the last event they have seen.
@@ -190,8 +199,21 @@ impl Outlet for Stream {
     }
 }
 
+/// Whoever reads a stream, for as long as they are let in.
+pub(super) struct Guest {
+    pub(super) app: Arc<App>,
+    pub(super) permit: Permit,
+}
+
+impl Guest {
+    fn is_let_in(&self) -> bool {
+        self.app.door.still_admits(&self.permit)
+    }
+}
+
 /// A log, as somebody reads it.
 struct LogBody {
+    guest: Guest,
     stream: Arc<Stream>,
     reader: u64,
     next: u64,
@@ -212,7 +234,8 @@ impl hyper::body::Body for LogBody {
         }
         let stream = self.stream.clone();
         let mut log = stream.state.lock();
-        if log.reader != self.reader || std::mem::take(&mut log.hung_up) {
+        if log.reader != self.reader || std::mem::take(&mut log.hung_up) || !self.guest.is_let_in()
+        {
             return Poll::Ready(None);
         }
         // What is no longer remembered is skipped.
@@ -233,24 +256,30 @@ impl hyper::body::Body for LogBody {
     }
 }
 
+/// A reader that is gone waits for nothing.
+impl Drop for LogBody {
+    fn drop(&mut self) {
+        let mut log = self.stream.state.lock();
+        if log.reader == self.reader {
+            log.waker = None;
+        }
+    }
+}
+
 /// A modern reply: what is said on the way, then the answer. Dropped, it drops the call.
 pub(super) struct CallBody {
-    pub(super) said: mpsc::Receiver<Vec<u8>>,
-    pub(super) first: Option<Vec<u8>>,
-    pub(super) answering: Option<Answering>,
-    pub(super) answer: Option<Vec<u8>>,
+    guest: Guest,
+    said: Arc<Said>,
+    answering: Option<Answering>,
+    answer: Option<Vec<u8>>,
     quiet: Pin<Box<Sleep>>,
 }
 
 impl CallBody {
-    pub(super) fn new(
-        said: mpsc::Receiver<Vec<u8>>,
-        first: Option<Vec<u8>>,
-        answering: Answering,
-    ) -> Self {
+    pub(super) fn new(guest: Guest, said: Arc<Said>, answering: Answering) -> Self {
         Self {
+            guest,
             said,
-            first,
             answering: Some(answering),
             answer: None,
             quiet: quiet(),
@@ -266,8 +295,8 @@ impl hyper::body::Body for CallBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(event_frame(None, &first))));
+        if !self.guest.is_let_in() {
+            return Poll::Ready(None);
         }
         if let Some(answering) = &mut self.answering
             && let Poll::Ready(answer) = answering.as_mut().poll(context)
@@ -276,11 +305,8 @@ impl hyper::body::Body for CallBody {
             self.answering = None;
         }
         // What was said on the way goes before the answer.
-        match self.said.poll_recv(context) {
-            Poll::Ready(Some(message)) => {
-                return Poll::Ready(Some(Ok(event_frame(None, &message))));
-            }
-            Poll::Ready(None) | Poll::Pending => {}
+        if let Poll::Ready(message) = self.said.poll_next(context) {
+            return Poll::Ready(Some(Ok(event_frame(None, &message))));
         }
         if self.answering.is_none() {
             let answer = self.answer.take();
@@ -336,16 +362,60 @@ pub(super) fn response(body: Body) -> Response {
     response
 }
 
-/// Where the messages of a modern call go.
-#[derive(Debug)]
-pub(super) struct Channel(pub(super) mpsc::Sender<Vec<u8>>);
+/// What is said on the way to a modern answer. Whoever does not keep up misses some of it.
+#[derive(Debug, Default)]
+pub(super) struct Said(Mutex<Queue>);
 
-impl Outlet for Channel {
-    fn say(&self, message: Vec<u8>) {
-        // Whoever does not keep up misses some of it, and whoever has gone all.
-        let _dropped = self.0.try_send(message);
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Vec<u8>>,
+    waker: Option<Waker>,
+}
+
+impl Said {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::default()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().messages.is_empty()
+    }
+
+    /// Waits until something was said.
+    pub(super) async fn any(&self) {
+        std::future::poll_fn(|context| {
+            let mut queue = self.0.lock();
+            if queue.messages.is_empty() {
+                queue.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    fn poll_next(&self, context: &Context<'_>) -> Poll<Vec<u8>> {
+        let mut queue = self.0.lock();
+        if let Some(message) = queue.messages.pop_front() {
+            return Poll::Ready(message);
+        }
+        queue.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Outlet for Said {
+    fn say(&self, message: Vec<u8>) {
+        let mut queue = self.0.lock();
+        if queue.messages.len() < MAX_WAITING {
+            queue.messages.push_back(message);
+        }
+        if let Some(waker) = queue.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// A modern call asks by ending: nothing on the way is a question.
     fn insist(&self, message: Vec<u8>) {
         self.say(message);
     }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
 use rung_tool::{Answers, Call, Names, TaskUse};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Begun, read};
-use crate::client::{Client, Meta, TASKS, required};
+use crate::client::{Client, Meta, TASKS, invalid, required};
 use crate::envelope::{Id, code, json};
 use crate::exchange::{End, Exchange, Opening, Outlet, Run};
 use crate::headers;
@@ -23,6 +24,10 @@ use crate::tasks::{now_ms, questions};
 /// How long a client may take to answer what it was asked.
 const STATE_TTL_MS: u64 = 60 * 60 * 1_000;
 const STATE: &str = "requestState";
+/// What stands around the result of a task.
+const TASK_BYTES: usize = 1_000;
+/// Bytes of an address that an error repeats.
+const MAX_SHOWN_BYTES: usize = 300;
 
 /// What a client brings back to a request that asked something.
 #[derive(Deserialize)]
@@ -48,9 +53,8 @@ struct Start {
     client: Arc<Client>,
     id: Id,
     exchange: Arc<Exchange>,
-    /// What a state of this request is bound to, and what has been answered.
-    request: String,
-    given: Answers,
+    /// What a state of this request is bound to, where it can have one.
+    params: Option<Box<RawValue>>,
 }
 
 impl Start {
@@ -61,25 +65,21 @@ impl Start {
         meta: &Meta<'_>,
         outlet: Arc<dyn Outlet>,
         may_detach: bool,
-        subject: &impl Serialize,
     ) -> Result<Self> {
-        let digest = Sha256::digest(json(&(request.method, subject)));
-        let digest = data_encoding::HEXLOWER.encode(&digest);
-        let given = if client.is_modern() {
-            given(&server, &client, &digest, read(request.params)?)?
-        } else {
-            Answers::new()
+        let params = request.params.filter(|_| client.is_modern());
+        let given = match params {
+            Some(params) => given(&server, &client, request.method, params)?,
+            None => Answers::new(),
         };
         let opening = Opening {
-            progress_token: meta.progress_token.filter(is_token).map(ToOwned::to_owned),
-            given: given.clone(),
+            progress_token: meta.progress_token.map(ToOwned::to_owned),
+            given,
             may_detach,
         };
         Ok(Self {
             exchange: Exchange::new(client.clone(), outlet, opening),
             id: request.id.clone(),
-            request: digest,
-            given,
+            params: params.map(ToOwned::to_owned),
             server,
             client,
         })
@@ -88,7 +88,14 @@ impl Start {
     fn call(&self) -> Call {
         Call {
             permit: self.client.permit.clone(),
-            budget: self.server.budget(&self.client, &self.id),
+            // What becomes a task is shown with the task around it.
+            budget: self.server.budget(&self.client, &self.id).less(
+                if self.exchange.may_detach() {
+                    TASK_BYTES
+                } else {
+                    0
+                },
+            ),
             rendering: self.client.rendering(),
             deadline: None,
             names: Names::Dotted,
@@ -97,13 +104,16 @@ impl Start {
     }
 
     /// Runs, and answers with what came of it.
-    async fn run(self, run: Run, dress: fn(Vec<u8>) -> Body) -> Result<Body> {
+    async fn run(self, method: &str, run: Run, dress: fn(Vec<u8>) -> Body) -> Result<Body> {
         match self.exchange.drive(run).await {
             End::Done(out) => out.map(dress),
             End::Asks(open) => {
                 let state = State {
-                    answers: self.given,
-                    request: self.request,
+                    answers: self.exchange.used(),
+                    request: self
+                        .params
+                        .map(|params| digest(method, &params))
+                        .unwrap_or_default(),
                     expires_ms: now_ms() + STATE_TTL_MS,
                 };
                 let bound = self.client.bound();
@@ -124,22 +134,37 @@ impl Start {
     }
 }
 
-fn is_token(token: &&RawValue) -> bool {
-    !token.get().starts_with(['{', '[', 'n', 't', 'f'])
+/// Which request it is: by what it asks for, however that is written.
+fn digest(method: &str, params: &RawValue) -> String {
+    let mut params: Value = serde_json::from_str(params.get()).unwrap_or_default();
+    if let Some(params) = params.as_object_mut() {
+        for carried in ["_meta", "inputResponses", "requestState"] {
+            params.shift_remove(carried);
+        }
+        // Nothing is nothing, whether it is said or not.
+        let nothing =
+            |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        if params.get("arguments").is_some_and(nothing) {
+            params.shift_remove("arguments");
+        }
+    }
+    params.sort_all_objects();
+    HEXLOWER.encode(&Sha256::digest(json(&(method, params))))
 }
 
 /// The answers that came with the request, and those of earlier rounds.
-fn given(server: &Server, client: &Client, request: &str, again: Again<'_>) -> Result<Answers> {
+fn given(server: &Server, client: &Client, method: &str, params: &RawValue) -> Result<Answers> {
+    let again: Again<'_> = read(Some(params))?;
     let mut given = Answers::new();
     if let Some(sealed) = again.request_state {
         let refused = |why| {
-            Refusal::params(why)
-                .with_data(json!({"hint": "make the call again without requestState"}))
+            let hint = "make the call again without requestState";
+            Refusal::params(why).with_data(json!({"hint": hint}))
         };
         let opened: Option<State> = server.0.offer.key.open(STATE, &client.bound(), &sealed);
         let state =
             opened.ok_or_else(|| refused("requestState is not one that was given to you"))?;
-        if state.request != request {
+        if state.request != digest(method, params) {
             return Err(refused("requestState belongs to another request"));
         }
         if state.expires_ms <= now_ms() {
@@ -149,7 +174,7 @@ fn given(server: &Server, client: &Client, request: &str, again: Again<'_>) -> R
     }
     if let Some(responses) = again.input_responses {
         let responses: Option<Answers> = serde_json::from_str(responses.get())
-            .map_err(|error| crate::client::invalid("inputResponses", &error))?;
+            .map_err(|error| invalid("inputResponses", &error))?;
         given.extend(responses.unwrap_or_default());
     }
     Ok(given)
@@ -170,9 +195,8 @@ pub(super) fn tool(
         arguments: Value,
     }
     let params: Params<'_> = read(request.params)?;
-    let subject = (&params.name, &params.arguments);
     let may_detach = client.is_modern() && client.capabilities.tasks;
-    let start = Start::new(server, client, request, meta, outlet, may_detach, &subject)?;
+    let start = Start::new(server, client, request, meta, outlet, may_detach)?;
     let (name, arguments) = (params.name.into_owned(), params.arguments);
     Ok(Begun::later(async move {
         if start.client.is_modern() {
@@ -190,7 +214,7 @@ pub(super) fn tool(
                 _ => Ok(json(&reply).into_bytes()),
             }
         });
-        start.run(run, Body::Complete).await
+        start.run("tools/call", run, Body::Complete).await
     }))
 }
 
@@ -231,7 +255,7 @@ pub(super) fn resource(
         uri: String,
     }
     let Params { uri } = read(request.params)?;
-    let start = Start::new(server, client, request, meta, outlet, false, &uri)?;
+    let start = Start::new(server, client, request, meta, outlet, false)?;
     let (call, resources) = (start.call(), start.server.0.offer.resources.clone());
     let modern = start.client.is_modern();
     Ok(Begun::later(async move {
@@ -246,12 +270,12 @@ pub(super) fn resource(
                 } else {
                     code::RESOURCE_NOT_FOUND
                 };
-                let data = json!({"uri": uri, "hint": "list the resources and their templates"});
+                let data = json!({"uri": rung_ladder::head(&uri, MAX_SHOWN_BYTES), "hint": "list the resources and their templates"});
                 Refusal::new(code, "nothing stands at this address").with_data(data)
             })?;
             Ok(json(&json!({"contents": contents})).into_bytes())
         });
-        start.run(run, Body::Cacheable).await
+        start.run("resources/read", run, Body::Cacheable).await
     }))
 }
 
@@ -269,15 +293,7 @@ pub(super) fn prompt(
         arguments: Map<String, Value>,
     }
     let Params { name, arguments } = read(request.params)?;
-    let start = Start::new(
-        server,
-        client,
-        request,
-        meta,
-        outlet,
-        false,
-        &(&name, &arguments),
-    )?;
+    let start = Start::new(server, client, request, meta, outlet, false)?;
     let call = start.call();
     let prompts = start.server.0.offer.prompts.clone();
     let modern = start.client.is_modern();
@@ -293,7 +309,7 @@ pub(super) fn prompt(
                 found.ok_or_else(|| Refusal::params(format!("no prompt is named {name:?}")))?;
             Ok(json(&prompt).into_bytes())
         });
-        start.run(run, Body::Complete).await
+        start.run("prompts/get", run, Body::Complete).await
     }))
 }
 

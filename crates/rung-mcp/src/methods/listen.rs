@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Begun, change_message, empty, read};
-use crate::client::Client;
+use crate::client::{Client, TASKS, required};
 use crate::envelope::{Id, json, write_notification};
 use crate::exchange::Outlet;
 use crate::refusal::{Refusal, Result};
@@ -53,7 +53,8 @@ pub(super) fn unsubscribe(client: &Client, params: Option<&RawValue>) -> Result<
     Ok(empty())
 }
 
-const MAX_URI_BYTES: usize = 4_096;
+/// Bytes of an address, or of a task's id, that can be listened to.
+const MAX_URI_BYTES: usize = 2_048;
 /// Addresses and tasks that one stream may name.
 const MAX_NAMED: usize = 1_000;
 
@@ -83,7 +84,7 @@ fn is_false(wanted: &bool) -> bool {
 
 impl Wanted {
     /// What of it we can tell.
-    fn honoured(mut self, server: &Server, client: &Client) -> Self {
+    fn honoured(mut self, server: &Server) -> Self {
         let offer = &server.0.offer;
         let tells = offer.changes.is_some();
         self.tools_list_changed &= tells;
@@ -91,9 +92,6 @@ impl Wanted {
         self.prompts_list_changed &= tells && offer.prompts.is_some();
         if !(tells && offer.resources.tells_updates()) {
             self.resource_subscriptions.clear();
-        }
-        if !client.capabilities.tasks {
-            self.task_ids.clear();
         }
         self
     }
@@ -104,6 +102,7 @@ impl Wanted {
             Change::Prompts => self.prompts_list_changed,
             Change::Resources => self.resources_list_changed,
             Change::Resource(uri) => self.resource_subscriptions.contains(uri),
+            Change::Missed => false,
         }
     }
 }
@@ -126,7 +125,16 @@ pub(super) fn listen(
             "a stream names {MAX_NAMED} resources and tasks at most"
         )));
     }
-    let wanted = wanted.honoured(&server, &client);
+    let named = wanted.resource_subscriptions.iter().chain(&wanted.task_ids);
+    if named.into_iter().any(|name| name.len() > MAX_URI_BYTES) {
+        let why = format!("an address has {MAX_URI_BYTES} bytes at most");
+        return Err(Refusal::params(why));
+    }
+    if !wanted.task_ids.is_empty() && !client.capabilities.tasks {
+        let why = "tasks are for clients that declare the extension";
+        return Err(Refusal::capability(why, &required(TASKS)));
+    }
+    let wanted = wanted.honoured(&server);
     let id: Value = serde_json::from_str(id.as_json()).unwrap_or_default();
     let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
     // Listening begins before it is acknowledged, so nothing falls between.
@@ -147,33 +155,34 @@ pub(super) fn listen(
                 return std::future::pending::<()>().await;
             };
             loop {
-                match changes.recv().await {
-                    Ok(change) if wanted.wants(&change) => {
+                let change = changes.next().await;
+                for change in change.told_of(wanted.resource_subscriptions.iter()) {
+                    if wanted.wants(&change) {
                         outlet.say(change_message(&change, Some(&meta)));
                     }
-                    Ok(_) => {}
-                    // Whoever is that far behind is told that everything may have changed.
-                    Err(RecvError::Lagged(_)) => {
-                        for change in [Change::Tools, Change::Prompts, Change::Resources] {
-                            if wanted.wants(&change) {
-                                outlet.say(change_message(&change, Some(&meta)));
-                            }
-                        }
-                    }
-                    Err(RecvError::Closed) => return std::future::pending().await,
                 }
             }
         };
         let moved = async {
+            let tell = async |id: &String| {
+                // Another's task is not told of, whatever its id.
+                if let Ok(task) = server.0.tasks.get(&client, id).await {
+                    outlet.say(task_message(&task, &meta));
+                }
+            };
+            // Where they stand now; one that ended before would never be told of again.
+            for id in &wanted.task_ids {
+                tell(id).await;
+            }
             loop {
                 match tasks.recv().await {
-                    Ok(id) if wanted.task_ids.contains(&id) => {
-                        // Another's task is not told of, whatever its id.
-                        if let Ok(task) = server.0.tasks.get(&client, &id).await {
-                            outlet.say(task_message(&task, &meta));
+                    Ok(id) if wanted.task_ids.contains(&id) => tell(&id).await,
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => {
+                        for id in &wanted.task_ids {
+                            tell(id).await;
                         }
                     }
-                    Ok(_) | Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return std::future::pending::<()>().await,
                 }
             }

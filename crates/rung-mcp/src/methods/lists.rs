@@ -3,98 +3,86 @@
 use std::sync::Arc;
 
 use rung_ladder::{Measure, json_bytes};
-use rung_tool::{Card, Change};
+use rung_tool::{Card, Change, PromptCard, ResourceCard, TemplateCard};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Begun, read};
 use crate::client::Client;
-use crate::envelope::{json, write_notification};
+use crate::envelope::{Id, json, write_notification};
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Server};
 use crate::version::Version;
 
 /// Items of a page.
 const PAGE: usize = 100;
-/// Set aside for the cursor and the list's own name.
-const AROUND_BYTES: usize = 1_000;
+/// Set aside for what stands around a page: the list's name, and a cursor.
+const AROUND_BYTES: usize = 400;
 
 pub(super) fn tools(
     server: Server,
     client: Arc<Client>,
+    id: &Id,
     params: Option<&RawValue>,
 ) -> Result<Begun> {
-    let after = After::read(&server, &client, "tools", params)?;
+    let place = Place::read(&server, &client, id, "tools", params)?;
     Ok(Begun::later(async move {
         let cards = server.0.offer.tools.list(&client.permit).await?;
-        let shown = |card: &Card| described(card, client.version);
-        let name = |card: &Card| card.name.to_string();
-        Ok(page(&server, &client, "tools", after, &cards, name, shown))
+        let shown = |card: &Card| described(card, client.version, true);
+        // What a tool gives can be seen when it gives it.
+        let smaller = |card: &Card| described(card, client.version, false);
+        Ok(place.page(&server, &client, &cards, |card| &card.name, shown, smaller))
     }))
 }
 
 pub(super) fn resources(
     server: Server,
     client: Arc<Client>,
+    id: &Id,
     params: Option<&RawValue>,
 ) -> Result<Begun> {
-    let after = After::read(&server, &client, "resources", params)?;
+    let place = Place::read(&server, &client, id, "resources", params)?;
     Ok(Begun::later(async move {
         let cards = server.0.offer.resources.list(&client.permit).await?;
-        let name = |card: &rung_tool::ResourceCard| card.uri.clone();
-        Ok(page(
-            &server,
-            &client,
-            "resources",
-            after,
-            &cards,
-            name,
-            |card| json!(card),
-        ))
+        let shown = |card: &ResourceCard| json!(card);
+        Ok(place.page(&server, &client, &cards, |card| &card.uri, shown, shown))
     }))
 }
 
 pub(super) fn templates(
     server: &Server,
     client: &Client,
+    id: &Id,
     params: Option<&RawValue>,
 ) -> Result<Begun> {
-    let after = After::read(server, client, "resourceTemplates", params)?;
+    let place = Place::read(server, client, id, "resourceTemplates", params)?;
     let cards = server.0.offer.resources.templates();
-    let name = |card: &rung_tool::TemplateCard| card.uri_template.clone();
-    let body = page(
+    let shown = |card: &TemplateCard| json!(card);
+    let page = place.page(
         server,
         client,
-        "resourceTemplates",
-        after,
         &cards,
-        name,
-        |card| json!(card),
+        |card| &card.uri_template,
+        shown,
+        shown,
     );
-    Ok(Begun::Now(body))
+    Ok(Begun::Now(page))
 }
 
 pub(super) fn prompts(
     server: Server,
     client: Arc<Client>,
+    id: &Id,
     params: Option<&RawValue>,
 ) -> Result<Begun> {
-    let after = After::read(&server, &client, "prompts", params)?;
+    let place = Place::read(&server, &client, id, "prompts", params)?;
     Ok(Begun::later(async move {
         let prompts = server.0.offer.prompts.as_ref();
         let prompts = prompts.ok_or_else(|| Refusal::method("prompts/list"))?;
         let cards = prompts.list(&client.permit).await?;
-        let name = |card: &rung_tool::PromptCard| card.name.clone();
-        Ok(page(
-            &server,
-            &client,
-            "prompts",
-            after,
-            &cards,
-            name,
-            |card| json!(card),
-        ))
+        let shown = |card: &PromptCard| json!(card);
+        Ok(place.page(&server, &client, &cards, |card| &card.name, shown, shown))
     }))
 }
 
@@ -105,70 +93,93 @@ struct After {
     index: usize,
 }
 
-impl After {
+/// A page that is asked for.
+struct Place {
+    list: &'static str,
+    after: Option<After>,
+    /// Bytes for the items of the page.
+    room: usize,
+}
+
+impl Place {
     fn read(
         server: &Server,
         client: &Client,
-        list: &str,
+        id: &Id,
+        list: &'static str,
         params: Option<&RawValue>,
-    ) -> Result<Option<Self>> {
+    ) -> Result<Self> {
         #[derive(Deserialize)]
         struct Params {
             cursor: Option<String>,
         }
-        let Some(cursor) = read::<Params>(params)?.cursor else {
-            return Ok(None);
+        let after = match read::<Params>(params)?.cursor {
+            None => None,
+            Some(cursor) => {
+                let opened = server.0.offer.key.open(list, &client.bound(), &cursor);
+                let hint = "list again without a cursor";
+                let data = json!({"code": "invalid_cursor", "hint": hint});
+                let refused =
+                    || Refusal::params("the cursor is not one of this list").with_data(data);
+                Some(opened.ok_or_else(refused)?)
+            }
         };
-        let opened = server.0.offer.key.open(list, &client.bound(), &cursor);
-        let refused = || {
-            Refusal::params("the cursor is not one of this list")
-                .with_data(json!({"code": "invalid_cursor", "hint": "list again without a cursor"}))
-        };
-        opened.ok_or_else(refused).map(Some)
+        let room = server.budget(client, id).less(AROUND_BYTES).max_bytes;
+        Ok(Self { list, after, room })
     }
-}
 
-fn page<T>(
-    server: &Server,
-    client: &Client,
-    list: &'static str,
-    after: Option<After>,
-    items: &[T],
-    name: impl Fn(&T) -> String,
-    shown: impl Fn(&T) -> Value,
-) -> Body {
-    let first = after.map_or(0, |after| {
-        let found = items.iter().position(|item| name(item) == after.name);
-        found.map_or(after.index, |at| at + 1).min(items.len())
-    });
-    let mut room = server.0.offer.budget.max_bytes.saturating_sub(AROUND_BYTES);
-    let mut page = Vec::new();
-    for item in items[first..].iter().take(PAGE) {
-        let item = shown(item);
-        let bytes = json_bytes(&item, Measure::Bare) + 1;
-        // One that is larger than a page is a page.
-        if bytes > room && !page.is_empty() {
-            break;
+    /// The page, of items that are shown as such. Where one fits no page it is shown smaller, if it can be.
+    fn page<T>(
+        self,
+        server: &Server,
+        client: &Client,
+        items: &[T],
+        name: impl Fn(&T) -> &str,
+        shown: impl Fn(&T) -> Value,
+        smaller: impl Fn(&T) -> Value,
+    ) -> Body {
+        let first = self.after.map_or(0, |after| {
+            let found = items.iter().position(|item| name(item) == after.name);
+            found.map_or(after.index, |at| at + 1).min(items.len())
+        });
+        let bytes = |value: &Value| json_bytes(value, Measure::Bare) + 1;
+        let mut room = self.room;
+        let mut page = Vec::new();
+        let mut next = first;
+        for item in items[first..].iter().take(PAGE) {
+            let mut value = shown(item);
+            if bytes(&value) > self.room {
+                value = smaller(item);
+            }
+            let needed = bytes(&value);
+            if needed > room && !page.is_empty() {
+                break;
+            }
+            next += 1;
+            // What fits no page at all would take the rest of the list with it.
+            if needed > room {
+                tracing::warn!(name = name(item), needed, "left out of its list: too large");
+                continue;
+            }
+            room -= needed;
+            page.push(value);
         }
-        room = room.saturating_sub(bytes);
-        page.push(item);
+        let mut result = Map::new();
+        result.insert(self.list.to_owned(), page.into());
+        if next < items.len() {
+            let after = After {
+                name: name(&items[next - 1]).to_owned(),
+                index: next,
+            };
+            let cursor = server.0.offer.key.seal(self.list, &client.bound(), &after);
+            result.insert("nextCursor".to_owned(), cursor.into());
+        }
+        Body::Cacheable(json(&result).into_bytes())
     }
-    let next = first + page.len();
-    let mut result = Map::new();
-    result.insert(list.to_owned(), page.into());
-    if next < items.len() {
-        let after = After {
-            name: name(&items[next - 1]),
-            index: next,
-        };
-        let cursor = server.0.offer.key.seal(list, &client.bound(), &after);
-        result.insert("nextCursor".to_owned(), cursor.into());
-    }
-    Body::Cacheable(json(&result).into_bytes())
 }
 
 /// A tool as a client of that version knows tools.
-fn described(card: &Card, version: Version) -> Value {
+fn described(card: &Card, version: Version, whole: bool) -> Value {
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
     put("name", (*card.name).into());
@@ -180,7 +191,7 @@ fn described(card: &Card, version: Version) -> Value {
     if let Some(schema) = card
         .output_schema
         .as_deref()
-        .filter(|_| version >= Version::V2025_06_18)
+        .filter(|_| whole && version >= Version::V2025_06_18)
     {
         put("outputSchema", schema.clone());
     }
@@ -210,6 +221,7 @@ pub(crate) fn change_message(change: &Change, meta: Option<&Value>) -> Vec<u8> {
         Change::Tools => "notifications/tools/list_changed",
         Change::Prompts => "notifications/prompts/list_changed",
         Change::Resources => "notifications/resources/list_changed",
+        Change::Missed => unreachable!("told of as what may have changed"),
         Change::Resource(uri) => {
             params.insert("uri".to_owned(), uri.as_str().into());
             "notifications/resources/updated"

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::client::{Client, Meta, invalid};
+use crate::client::{Client, Meta, invalid, read_object};
 use crate::exchange::Outlet;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Request, Server};
@@ -44,13 +44,13 @@ pub(crate) fn begin(
     let (server, client) = (server.clone(), client.clone());
     let Request { id, method, params } = request;
     match (*method, client.is_modern()) {
-        ("tools/list", _) => lists::tools(server, client, *params),
+        ("tools/list", _) => lists::tools(server, client, id, *params),
         ("tools/call", _) => call::tool(server, client, request, meta, outlet),
-        ("resources/list", _) => lists::resources(server, client, *params),
-        ("resources/templates/list", _) => lists::templates(&server, &client, *params),
+        ("resources/list", _) => lists::resources(server, client, id, *params),
+        ("resources/templates/list", _) => lists::templates(&server, &client, id, *params),
         ("resources/read", _) => call::resource(server, client, request, meta, outlet),
         ("prompts/list", _) if server.0.offer.prompts.is_some() => {
-            lists::prompts(server, client, *params)
+            lists::prompts(server, client, id, *params)
         }
         ("prompts/get", _) if server.0.offer.prompts.is_some() => {
             call::prompt(server, client, request, meta, outlet)
@@ -79,6 +79,8 @@ fn empty() -> Begun {
 
 /// The parameters of a method, where it needs some.
 fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T> {
-    let text = params.map_or("{}", RawValue::get);
-    serde_json::from_str(text).map_err(|error| invalid("params", &error))
+    match params {
+        Some(params) => read_object(params, "params").map_err(|refusal| refusal.with_status(200)),
+        None => serde_json::from_str("{}").map_err(|error| invalid("params", &error)),
+    }
 }

@@ -113,7 +113,26 @@ fn without_null(property: &mut Map<String, Value>) {
 
 /// The schema of a tool's output.
 pub(crate) fn of_output<T: JsonSchema>() -> Value {
-    generate::<T>()
+    let mut schema = generate::<T>();
+    // What is not there is left out, here too.
+    each_property(&mut schema, &mut without_null);
+    // A reply that was cut or that failed lacks members, and one schema is for all of them.
+    without_required(&mut schema);
+    schema
+}
+
+fn without_required(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            // A property may have that name, too.
+            if members.get("required").is_some_and(Value::is_array) {
+                members.shift_remove("required");
+            }
+            members.values_mut().for_each(without_required);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_required),
+        _ => {}
+    }
 }
 
 fn generate<T: JsonSchema>() -> Value {

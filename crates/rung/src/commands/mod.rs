@@ -53,6 +53,8 @@ fn log_to_stderr(settings: &Settings) {
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // Where nobody reads stderr any more there is nobody to be told of it.
+        .log_internal_errors(false)
         .init();
 }
 

@@ -3,6 +3,7 @@
 use rung_fault::{Code, Fault};
 use rung_mcp::Server;
 use rung_mcp::http::{self, Config, Door};
+use tokio::net::TcpListener;
 
 use crate::cli::ServeArgs;
 use crate::conformance::Fixtures;
@@ -27,9 +28,9 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         .enable_all()
         .build()
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let wanted = settings.listen();
-        let listener = http::bind(wanted).await.map_err(|error| {
+        let listener = TcpListener::bind(wanted).await.map_err(|error| {
             Fault::new(
                 Code::InvalidSetting,
                 format!("cannot listen at {wanted}: {error}"),
@@ -39,9 +40,10 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         let address = listener
             .local_addr()
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+        // A further name means that somebody stands in between, and brings others along.
         let open = if args.dev || args.conformance {
             Open::Always
-        } else if address.ip().is_loopback() {
+        } else if address.ip().is_loopback() && args.allow_host.is_empty() {
             Open::WhileNoToken
         } else {
             Open::Never
@@ -67,5 +69,8 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         };
         http::serve(Server::new(offer), config, listener, super::asked_to_stop()).await;
         Ok(())
-    })
+    });
+    // What a thread is still reading for nobody must not keep us.
+    runtime.shutdown_background();
+    served
 }

@@ -45,10 +45,11 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
                     Access::Read => "read ",
                     Access::Write => "write",
                 };
-                let until = record.expires_ms.map_or_else(
-                    || "until revoked".to_owned(),
-                    |ms| format!("until {}", super::time(ms)),
-                );
+                let until = match record.expires_ms {
+                    None => "until revoked".to_owned(),
+                    Some(ms) if ms <= now_ms() => format!("ended {}", super::time(ms)),
+                    Some(ms) => format!("until {}", super::time(ms)),
+                };
                 let name = visible(record.caller.as_str());
                 writeln!(
                     out,

@@ -16,14 +16,16 @@ use serde::{Deserialize, Serialize};
 /// Says what is here.
 pub(crate) struct About {
     store: ResultStore,
+    reply_bytes: usize,
     ttl_s: u64,
     max_bytes: u64,
 }
 
 impl About {
-    pub(crate) fn new(store: ResultStore, ttl_s: u64, max_bytes: u64) -> Self {
+    pub(crate) fn new(store: ResultStore, reply_bytes: usize, ttl_s: u64, max_bytes: u64) -> Self {
         Self {
             store,
+            reply_bytes,
             ttl_s,
             max_bytes,
         }
@@ -98,10 +100,10 @@ impl Tool for About {
                 what: "results that were too long to be sent whole",
             }],
             limits: Limits {
-                reply_bytes: call.budget.max_bytes,
+                reply_bytes: self.reply_bytes,
                 kept_bytes: self.max_bytes,
                 kept_seconds: self.ttl_s,
-                message_bytes: rung_mcp::stdio::MAX_MESSAGE_BYTES,
+                message_bytes: rung_mcp::MAX_MESSAGE_BYTES,
             },
             kept: Kept {
                 results: kept.len(),

@@ -13,6 +13,7 @@ fn discover() -> Request {
 fn a_host_or_a_page_that_is_not_listed_is_turned_away_from_everything() {
     let sandbox = Sandbox::new();
     let flags = [
+        "--dev",
         "--allow-host",
         "door.example",
         "--allow-origin",
@@ -62,6 +63,9 @@ fn a_host_or_a_page_that_is_not_listed_is_turned_away_from_everything() {
         );
         assert_eq!(reply.header("access-control-allow-credentials"), None);
     }
+    // Somebody who stands in between brings others along, so they are asked who they are.
+    let between = Server::start(&sandbox, &["--allow-host", "door.example"]);
+    assert_eq!(between.post(discover()).status, 401);
     // A page asks before it calls.
     let ask = Request::new("OPTIONS", "/mcp")
         .with("Access-Control-Request-Method", "POST")
@@ -149,6 +153,9 @@ fn without_tokens_a_loopback_door_is_open_and_the_first_token_closes_it_at_once(
                 .contains("error=\"invalid_token\"")
         );
     }
+    // An address in the request line counts as much as the header.
+    let absolute = Request::new("GET", "http://evil.example/health");
+    assert_eq!(server.post(absolute).status, 403);
     // No token travels in an address.
     let mut in_query = Request::new("GET", &format!("/mcp?access_token={token}"));
     in_query = in_query.with("Accept", "text/event-stream");
@@ -283,4 +290,32 @@ fn tokens_are_shown_once_listed_without_their_text_and_end_when_they_should() {
                 .any(|window| window == &token.as_bytes()[5..25])
         );
     }
+}
+
+#[test]
+fn a_token_that_ends_takes_its_streams_along() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let token = sandbox.ok(&["token", "new", "laptop"]);
+    let token = token.trim();
+    let listen = modern(
+        1,
+        "subscriptions/listen",
+        json!({"notifications": {"toolsListChanged": true}}),
+    );
+    let mut listening = server.send(&listen.bearer(token));
+    assert!(listening.event().is_some(), "acknowledged");
+    let session = server.session("2025-11-25", &json!({}), Some(token));
+    let standing = Request::new("GET", "/mcp")
+        .session(&session)
+        .with("Accept", "text/event-stream");
+    let mut standing = server.send(&standing.bearer(token));
+    sandbox.ok(&["token", "revoke", "laptop"]);
+    server.post(modern(
+        2,
+        "tools/call",
+        json!({"name": "test_trigger_tool_change"}),
+    ));
+    assert_eq!(listening.event(), None);
+    assert_eq!(standing.event(), None);
 }

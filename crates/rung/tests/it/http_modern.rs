@@ -48,6 +48,21 @@ fn headers_must_say_what_the_body_says() {
         assert_eq!(reply.json()["error"]["code"], -32020);
         assert_eq!(reply.json()["id"], 1);
     }
+    // A body that cannot be compared is not let past.
+    let meta = crate::stdio::meta(&json!({}));
+    let twice = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"greet","name":"greet","_meta":{meta}}}}}"#
+    );
+    let reply = server.post(
+        crate::http::Request::raw(twice)
+            .with("MCP-Protocol-Version", "2026-07-28")
+            .with("Mcp-Method", "tools/call")
+            .with("Mcp-Name", "other"),
+    );
+    assert_eq!(reply.json()["error"]["code"], -32602, "{}", reply.text());
+    // Only names and arguments may be wrapped.
+    let wrapped = call().with("Mcp-Method", "=?base64?dG9vbHMvY2FsbA==?=");
+    assert_eq!(server.post(wrapped).json()["error"]["code"], -32020);
     let region = |value: &str| {
         modern(
             2,
@@ -200,4 +215,68 @@ fn a_stop_lets_calls_finish_ends_streams_and_takes_nothing_new() {
     assert_eq!(listening.event(), None);
     assert_eq!(standing.event(), None);
     assert_eq!(crate::stdio::wait(&mut server.child), 0);
+}
+
+#[test]
+fn a_client_that_takes_no_stream_is_not_asked_on_one() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let listen = modern(1, "subscriptions/listen", json!({"notifications": {}}));
+    assert_eq!(
+        server
+            .post(listen.with("Accept", "application/json"))
+            .status,
+        406
+    );
+    let session = server.session("2025-11-25", &json!({"elicitation": {}}), None);
+    let ask =
+        crate::http::legacy(2, "tools/call", json!({"name": "test_elicitation"})).session(&session);
+    let failed = server.post(ask.with("Accept", "application/json")).json();
+    assert_eq!(
+        failed["result"]["structuredContent"]["error"]["code"],
+        "missing_capability"
+    );
+}
+
+#[test]
+fn what_is_sent_back_does_not_grow_with_what_came() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let long = "x".repeat(1 << 20);
+    let can = json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let short_header = |request: crate::http::Request| request.with("Mcp-Name", "=?base64?eA==?=");
+    let mut asks = json!({"name": "test_input_required_result_elicitation"});
+    asks["inputResponses"] = json!({"not_asked": {"action": "accept", "content": {"x": long}}});
+    let requests = [
+        short_header(modern_with(1, "resources/read", json!({"uri": long}), &can)),
+        modern_with(
+            2,
+            "subscriptions/listen",
+            json!({"notifications": {"resourceSubscriptions": [long]}}),
+            &can,
+        ),
+        modern_with(
+            3,
+            "subscriptions/listen",
+            json!({"notifications": {"taskIds": [long]}}),
+            &can,
+        ),
+        modern_with(4, "tools/call", asks, &can),
+        short_header(modern_with(5, "tools/call", json!({"name": long}), &can)),
+        short_header(modern_with(6, "prompts/get", json!({"name": long}), &can)),
+        modern_with(7, &long[..5_000], json!({}), &can),
+    ];
+    for request in requests {
+        let reply = server.post(request);
+        assert!(
+            reply.text().len() < 5_000,
+            "{} bytes: {}",
+            reply.text().len(),
+            &reply.text()[..300]
+        );
+    }
+    let mut token = json!({"name": "test_tool_with_progress", "_meta": {"progressToken": long}});
+    let session = server.session("2025-11-25", &json!({}), None);
+    let refused = server.post(crate::http::legacy(2, "tools/call", token.take()).session(&session));
+    assert_eq!(refused.json()["error"]["code"], -32602);
 }

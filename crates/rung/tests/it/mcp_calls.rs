@@ -332,15 +332,14 @@ fn a_task_is_followed_answered_and_told_of() {
         "tasks/update",
         &of_task(json!({"inputResponses": {"first": accept, "no_such": accept, "second": 7}})),
     );
-    let mut said = vec![client.next(), client.next()];
+    // It is told where it stands when the listening begins, and again now.
+    let mut said: Vec<Value> = (0..3).map(|_| client.next()).collect();
     said.retain(|message| message["method"] == "notifications/tasks");
-    assert_eq!(said[0]["params"]["status"], "input_required");
-    assert_eq!(
-        said[0]["params"]["inputRequests"]
-            .as_object()
-            .unwrap()
-            .len(),
-        1
+    let open = |told: &Value| told["params"]["inputRequests"].as_object().unwrap().len();
+    assert_eq!(said.iter().map(open).collect::<Vec<_>>(), [2, 1]);
+    assert!(
+        said.iter()
+            .all(|told| told["params"]["status"] == "input_required")
     );
     client.begin(
         "tasks/update",
@@ -404,4 +403,63 @@ fn pages_follow_each_other_to_the_end() {
     unique.dedup();
     assert_eq!(names, unique);
     assert_eq!(names.len(), 38, "every tool, once");
+}
+
+const BURST: u64 = 3_000;
+
+#[test]
+fn whoever_missed_changes_is_told_that_anything_may_have_changed_and_of_later_ones() {
+    let sandbox = Sandbox::new();
+    let mut client = legacy(&sandbox, &json!({}));
+    client.request(
+        "resources/subscribe",
+        &json!({"uri": "test://watched-resource"}),
+    );
+    let trigger = |name: &str| json!({"name": name});
+    let first = client.begin("tools/call", &trigger("test_trigger_prompt_change"));
+    for _ in 1..BURST {
+        client.begin("tools/call", &trigger("test_trigger_prompt_change"));
+    }
+    let mut answered = 0;
+    while answered < BURST {
+        answered += u64::from(client.next()["id"].as_u64().is_some_and(|id| id >= first));
+    }
+    while !client.is_silent_for(Duration::from_millis(300)) {}
+    client.begin("tools/call", &trigger("test_trigger_resource_update"));
+    let said = [client.next(), client.next()];
+    assert!(
+        said.iter()
+            .any(|message| message["method"] == "notifications/resources/updated")
+    );
+}
+
+#[test]
+fn an_id_may_be_used_again_as_soon_as_its_answer_is_read() {
+    let sandbox = Sandbox::new();
+    let handle = sandbox.store("text/plain", "short");
+    let mut client = legacy(&sandbox, &json!({}));
+    let read = json!({"uri": format!("rung://result/{handle}")});
+    for _ in 0..500 {
+        client.send(
+            &json!({"jsonrpc": "2.0", "id": "same", "method": "resources/read", "params": read}),
+        );
+        let answer = client.next();
+        assert!(answer["result"].is_object(), "{answer}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_question_that_nobody_will_answer() {
+    let sandbox = Sandbox::new();
+    let mut client = legacy(&sandbox, &json!({"elicitation": {}}));
+    client.begin(
+        "tools/call",
+        &json!({"name": "test_elicitation", "arguments": {"message": "?"}}),
+    );
+    assert_eq!(client.next()["method"], "elicitation/create");
+    let asked = std::time::Instant::now();
+    let (status, rest) = client.finish();
+    assert_eq!(status, 0);
+    assert_eq!(rest[0]["result"]["isError"], true, "{rest:?}");
+    assert!(asked.elapsed() < Duration::from_secs(5));
 }

@@ -73,6 +73,9 @@ fn a_resource_reads_the_same_windows_and_says_where_it_goes_on() {
     let sandbox = Sandbox::new();
     let text = long_text();
     let handle = sandbox.store("text/plain", &text);
+    for bound in [4_000, 8_000, 50_000] {
+        resources_rebuild(&sandbox, &text, bound);
+    }
     let mut client = Stdio::start(&sandbox, &["--set", "reply.max_bytes=8000"]);
     client.initialize("2025-11-25", &json!({}));
     let listed = client.request("resources/list", &json!({}));
@@ -82,24 +85,6 @@ fn a_resource_reads_the_same_windows_and_says_where_it_goes_on() {
         .to_owned();
     assert_eq!(uri, format!("rung://result/{handle}"));
     assert_eq!(listed["result"]["resources"][0]["size"], text.len());
-    let mut next = Some(uri.clone());
-    let mut read = String::new();
-    while let Some(uri) = next {
-        client.begin("resources/read", &json!({"uri": uri}));
-        let line = client.line().unwrap();
-        assert!(line.len() <= 8_000, "{} bytes", line.len());
-        let reply: Value = serde_json::from_str(&line).unwrap();
-        let contents = reply["result"]["contents"]
-            .as_array()
-            .unwrap_or_else(|| panic!("{line}"));
-        assert_eq!(contents[0]["uri"], uri);
-        read.push_str(contents[0]["text"].as_str().unwrap());
-        next = contents
-            .get(1)
-            .map(|more| more["uri"].as_str().unwrap().to_owned());
-    }
-    assert!(read == text, "every byte");
-
     let part = |client: &mut Stdio, query: &str| {
         let reply = client.request("resources/read", &json!({"uri": format!("{uri}?{query}")}));
         reply["result"]["contents"][0]["text"]
@@ -140,6 +125,31 @@ fn a_resource_reads_the_same_windows_and_says_where_it_goes_on() {
         }),
     );
     assert_eq!(completed["result"]["completion"]["values"], json!([handle]));
+}
+
+/// Follows a resource to its end, and finds every byte within the bound of each message.
+fn resources_rebuild(sandbox: &Sandbox, text: &str, bound: usize) {
+    let set = format!("reply.max_bytes={bound}");
+    let mut client = Stdio::start(sandbox, &["--set", &set]);
+    client.initialize("2025-11-25", &json!({}));
+    let listed = client.request("resources/list", &json!({}));
+    let uri = listed["result"]["resources"][0]["uri"].as_str().unwrap();
+    let mut next = Some(uri.to_owned());
+    let mut read = String::new();
+    while let Some(uri) = next {
+        client.begin("resources/read", &json!({"uri": uri}));
+        let line = client.line().unwrap();
+        assert!(line.len() <= bound, "{} bytes of {bound}", line.len());
+        let reply: Value = serde_json::from_str(&line).unwrap();
+        let contents = reply["result"]["contents"].as_array();
+        let contents = contents.unwrap_or_else(|| panic!("{bound}: {line}"));
+        assert_eq!(contents[0]["uri"], uri);
+        read.push_str(contents[0]["text"].as_str().unwrap());
+        next = contents
+            .get(1)
+            .map(|more| more["uri"].as_str().unwrap().to_owned());
+    }
+    assert!(read == *text, "every byte");
 }
 
 fn client_template(sandbox: &Sandbox) -> String {

@@ -20,6 +20,7 @@ fn bad() -> Vec<(Vec<u8>, i64)> {
             br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#.to_vec(),
             -32600,
         ),
+        (br#"["2.0",2,"ping"]"#.to_vec(), -32600),
         (b"17".to_vec(), -32600),
         (br#"{"id":1,"method":"ping"}"#.to_vec(), -32600),
         (

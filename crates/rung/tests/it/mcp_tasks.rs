@@ -22,7 +22,11 @@ fn made(server: &Server, seconds: f64) -> Value {
 fn a_finished_task_is_told_after_a_restart_and_one_that_was_cut_off_is_told_as_unknown() {
     let sandbox = Sandbox::new();
     let mut server = Server::start(&sandbox, &["--conformance"]);
-    let (short, long) = (made(&server, 0.05), made(&server, 600.0));
+    let (short, long, cancelled) = (
+        made(&server, 0.05),
+        made(&server, 600.0),
+        made(&server, 600.0),
+    );
     let status = |server: &Server, task: &Value| {
         server.post(request("tasks/get", task.clone())).json()["result"].clone()
     };
@@ -30,8 +34,8 @@ fn a_finished_task_is_told_after_a_restart_and_one_that_was_cut_off_is_told_as_u
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(status(&server, &long)["status"], "working");
-    // What ends is on disk soon after; then the plug is pulled.
-    std::thread::sleep(Duration::from_millis(300));
+    server.post(request("tasks/cancel", cancelled.clone()));
+    // What was told is on disk; the plug can be pulled.
     server.child.kill().unwrap();
     server.child.wait().unwrap();
 
@@ -41,6 +45,7 @@ fn a_finished_task_is_told_after_a_restart_and_one_that_was_cut_off_is_told_as_u
         done["result"]["content"][0]["text"], "computed kept",
         "{done}"
     );
+    assert_eq!(status(&server, &cancelled)["status"], "cancelled");
     let lost = status(&server, &long);
     assert_eq!(lost["status"], "failed");
     assert_eq!(lost["error"]["data"]["code"], "outcome_unknown", "{lost}");
@@ -80,4 +85,17 @@ fn tasks_of_one_caller_are_limited() {
     );
     server.post(request("tasks/cancel", tasks[0].clone()));
     assert!(made(&server, 600.0)["taskId"].is_string());
+}
+
+#[test]
+fn an_id_that_is_none_is_absent() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    for id in ["x", "task_", "task_no_such", &"x".repeat(2_000)] {
+        let refused = server
+            .post(request("tasks/get", json!({"taskId": id})))
+            .json();
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert_eq!(refused["error"]["message"], "no task has this id");
+    }
 }
