@@ -1,5 +1,6 @@
-//! The chores of this workspace: `cargo xtask test` and `cargo xtask docs`.
+//! The chores of this workspace: `cargo xtask test`, and parts of it by themselves.
 
+mod conformance;
 mod docs;
 mod steps;
 
@@ -24,6 +25,8 @@ enum Chore {
         #[arg(long)]
         long: bool,
     },
+    /// Runs the protocol's own test suite against the binary.
+    Conformance,
     /// Writes the generated pages under docs/reference.
     Docs,
 }
@@ -33,6 +36,10 @@ fn main() -> Result<ExitCode> {
     std::env::set_current_dir(root()?)?;
     match cli.chore {
         Chore::Test { long } => Ok(steps::test(long)),
+        Chore::Conformance => {
+            conformance::check()?;
+            Ok(ExitCode::SUCCESS)
+        }
         Chore::Docs => {
             docs::write()?;
             Ok(ExitCode::SUCCESS)

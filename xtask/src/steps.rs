@@ -1,11 +1,12 @@
 //! `cargo xtask test`: one step after another, each told apart as passed, failed or not run.
 
+use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::docs;
+use crate::{conformance, docs};
 
 /// How a step ended.
 enum End {
@@ -68,6 +69,7 @@ pub(crate) fn test(long: bool) -> ExitCode {
     steps.step("doc tests", || {
         cargo(&["test", "--doc", "--workspace", "--quiet"])
     });
+    steps.step("conformance", conformance::check);
     steps.with("fuzz", "fuzz targets", || fuzz(&["build"]));
     if long {
         steps.long();
@@ -201,7 +203,7 @@ fn cargo(args: &[&str]) -> Result<()> {
 }
 
 /// A command that does not inherit what the cargo that runs us has set for us.
-fn command(program: &str) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars() {
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -211,7 +213,7 @@ fn command(program: &str) -> Command {
     command
 }
 
-fn run(command: &mut Command) -> Result<()> {
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command
         .status()
