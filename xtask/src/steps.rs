@@ -106,11 +106,22 @@ impl Steps {
             }
             Ok(())
         });
+        self.step("real clients", || {
+            run(command("python3").args([
+                "clients/drive.py",
+                "target/debug/rung",
+                "target/clients",
+            ]))
+        });
         self.step("benchmarks", || {
             let mut bench = command("cargo");
             run(bench
                 .args(["run", "--release", "--quiet"])
-                .current_dir("bench"))
+                .current_dir("bench"))?;
+            let mut mcp = command("cargo");
+            run(mcp
+                .args(["run", "--release", "--quiet"])
+                .current_dir("bench/mcp"))
         });
     }
 
