@@ -47,14 +47,24 @@ pub(crate) fn table(rows: &[Row]) -> String {
             let _ = writeln!(out, "{:<46} NOT MEASURED: {error}", row.name);
             continue;
         }
-        let pair = |(best, median): (f64, f64), digits: usize| format!("{best:.digits$} ({median:.digits$})");
+        let pair = |(best, median): (f64, f64), digits: usize| {
+            format!("{best:.digits$} ({median:.digits$})")
+        };
         let p50 = pair(row.low(|f| f.p50_us), 1);
         let (slow, middle) = row.low(|f| -f.per_second);
         let per_second = pair((-slow, -middle), 0);
         let cpu = pair(row.low(|f| f.cpu_us), 1);
         let start = pair(row.low(|f| f.start_ms), 1);
-        let rss = format!("{:.1}, {:.1}", row.low(|f| f.idle_rss_mb).0, row.low(|f| f.rss_mb).0);
-        let _ = writeln!(out, "{:<46} {p50:>17} {per_second:>17} {cpu:>15} {start:>15} {rss:>13}", row.name);
+        let rss = format!(
+            "{:.1}, {:.1}",
+            row.low(|f| f.idle_rss_mb).0,
+            row.low(|f| f.rss_mb).0
+        );
+        let _ = writeln!(
+            out,
+            "{:<46} {p50:>17} {per_second:>17} {cpu:>15} {start:>15} {rss:>13}",
+            row.name
+        );
     }
     out.push('\n');
     for line in ratios(rows) {
@@ -64,14 +74,22 @@ pub(crate) fn table(rows: &[Row]) -> String {
 }
 
 fn find(rows: &[Row], maker: Maker, way: Way) -> Option<&Row> {
-    rows.iter().find(|row| row.maker == maker && row.way == way && !row.whole && row.failed.is_none() && !row.taken.is_empty())
+    rows.iter().find(|row| {
+        row.maker == maker
+            && row.way == way
+            && !row.whole
+            && row.failed.is_none()
+            && !row.taken.is_empty()
+    })
 }
 
 /// What the figures are taken for.
 fn ratios(rows: &[Row]) -> Vec<String> {
     let mut lines = Vec::new();
     for way in [Way::Modern, Way::Stateless, Way::Session] {
-        if let (Some(ours), Some(theirs)) = (find(rows, Maker::Rung, way), find(rows, Maker::Rmcp, way)) {
+        if let (Some(ours), Some(theirs)) =
+            (find(rows, Maker::Rung, way), find(rows, Maker::Rmcp, way))
+        {
             let (ours, theirs) = (ours.low(|f| f.cpu_us), theirs.low(|f| f.cpu_us));
             lines.push(format!(
                 "CPU per request, {}: {:.2} of rmcp's by the best, {:.2} by the median (bar: 0.50)",
@@ -81,11 +99,18 @@ fn ratios(rows: &[Row]) -> Vec<String> {
             ));
         }
     }
-    let scripts = rows.iter().filter(|row| row.maker == Maker::TypeScript && row.way == Way::Stdio && row.failed.is_none());
-    let fastest = scripts.map(|row| row.low(|f| f.p50_us).0).min_by(f64::total_cmp);
+    let scripts = rows.iter().filter(|row| {
+        row.maker == Maker::TypeScript && row.way == Way::Stdio && row.failed.is_none()
+    });
+    let fastest = scripts
+        .map(|row| row.low(|f| f.p50_us).0)
+        .min_by(f64::total_cmp);
     if let (Some(ours), Some(theirs)) = (find(rows, Maker::Rung, Way::Stdio), fastest) {
         let ours = ours.low(|f| f.p50_us).0;
-        lines.push(format!("p50 over stdio: {:.2} of the TypeScript SDK's (bar: below 1)", ours / theirs));
+        lines.push(format!(
+            "p50 over stdio: {:.2} of the TypeScript SDK's (bar: below 1)",
+            ours / theirs
+        ));
     }
     for row in rows.iter().filter(|row| row.whole && row.failed.is_none()) {
         let (rss, start) = (row.low(|f| f.idle_rss_mb).1, row.low(|f| f.start_ms).1);
@@ -100,9 +125,11 @@ const LINE: f64 = 22.0;
 
 /// Two drawings under each other: processor time over HTTP, latency over stdio. Shorter is better.
 pub(crate) fn svg(rows: &[Row]) -> String {
-    let http = panel(rows, "CPU per HTTP request, us (best of the rounds)", |row| {
-        (row.way != Way::Stdio).then(|| row.low(|f| f.cpu_us).0)
-    });
+    let http = panel(
+        rows,
+        "CPU per HTTP request, us (best of the rounds)",
+        |row| (row.way != Way::Stdio).then(|| row.low(|f| f.cpu_us).0),
+    );
     let stdio = panel(rows, "p50 over stdio, us (best of the rounds)", |row| {
         (row.way == Way::Stdio).then(|| row.low(|f| f.p50_us).0)
     });
@@ -114,17 +141,25 @@ pub(crate) fn svg(rows: &[Row]) -> String {
     );
     let mut y = LINE;
     for line in http.iter().chain([&String::new()]).chain(&stdio) {
-        out.push_str(&line.replace("YY", &format!("{y:.0}")).replace("BB", &format!("{:.0}", y - 12.0)));
+        out.push_str(
+            &line
+                .replace("YY", &format!("{y:.0}"))
+                .replace("BB", &format!("{:.0}", y - 12.0)),
+        );
         y += LINE;
     }
     out + "</svg>\n"
 }
 
 fn panel(rows: &[Row], title: &str, of: impl Fn(&Row) -> Option<f64>) -> Vec<String> {
-    let measured = rows.iter().filter(|row| !row.whole && row.failed.is_none() && !row.taken.is_empty());
+    let measured = rows
+        .iter()
+        .filter(|row| !row.whole && row.failed.is_none() && !row.taken.is_empty());
     let bars: Vec<(&Row, f64)> = measured.filter_map(|row| Some((row, of(row)?))).collect();
     let most = bars.iter().map(|(_, value)| *value).fold(1.0, f64::max);
-    let mut lines = vec![format!("<text x=\"8\" y=\"YY\" font-weight=\"bold\">{title}</text>\n")];
+    let mut lines = vec![format!(
+        "<text x=\"8\" y=\"YY\" font-weight=\"bold\">{title}</text>\n"
+    )];
     for (row, value) in bars {
         let length = (value / most * BAR_WIDTH).max(1.0);
         let colour = match row.maker {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,13 +28,12 @@ pub(crate) struct Figures {
 }
 
 /// Starts a target, asks it for as long as wanted, and ends it.
-pub(crate) fn measure(target: &Target, seconds: Duration) -> Result<Figures> {
-    let home = tempfile::tempdir()?;
+pub(crate) fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Figures> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let started = Instant::now();
     let child = target
         .command(port)
-        .env("RUNG_HOME", home.path())
+        .env("RUNG_HOME", home)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -99,11 +99,15 @@ impl Line {
         let (method, params) = if whole {
             ("tools/list", json!({}))
         } else {
-            ("tools/call", json!({"name": "echo", "arguments": {"text": "hello"}}))
+            (
+                "tools/call",
+                json!({"name": "echo", "arguments": {"text": "hello"}}),
+            )
         };
         match self {
             Self::Pipe(_) => {
-                let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+                let message =
+                    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
                 format!("{message}\n").into_bytes()
             }
             Self::Http(http) => http.request(method, params),
@@ -149,13 +153,18 @@ impl Pipe {
         self.stdin.flush()?;
         self.line.clear();
         self.stdout.read_until(b'\n', &mut self.line)?;
-        ensure!(contains(&self.line, b"\"result\""), "no result: {}", String::from_utf8_lossy(&self.line));
+        ensure!(
+            contains(&self.line, b"\"result\""),
+            "no result: {}",
+            String::from_utf8_lossy(&self.line)
+        );
         Ok(())
     }
 }
 
 struct Http {
     stream: BufReader<TcpStream>,
+    port: u16,
     way: Way,
     whole: bool,
     session: Option<String>,
@@ -171,6 +180,7 @@ impl Http {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 return Ok(Self {
                     stream: BufReader::new(stream),
+                    port,
                     way,
                     whole,
                     session: None,
@@ -191,7 +201,8 @@ impl Http {
             self.ask(&request)?;
             let id = self.head.lines().find_map(|line| {
                 let (name, value) = line.split_once(": ")?;
-                name.eq_ignore_ascii_case("mcp-session-id").then(|| value.trim().to_owned())
+                name.eq_ignore_ascii_case("mcp-session-id")
+                    .then(|| value.trim().to_owned())
             });
             self.session = Some(id.context("no session")?);
             let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -202,7 +213,10 @@ impl Http {
         let request = if self.whole {
             self.request("tools/list", json!({}))
         } else {
-            self.request("tools/call", json!({"name": "echo", "arguments": {"text": "hello"}}))
+            self.request(
+                "tools/call",
+                json!({"name": "echo", "arguments": {"text": "hello"}}),
+            )
         };
         self.ask(&request)
     }
@@ -215,7 +229,9 @@ impl Http {
                     "io.modelcontextprotocol/clientCapabilities": {},
                     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "0"},
                 });
-                let name = params["name"].as_str().map_or_else(String::new, |name| format!("Mcp-Name: {name}\r\n"));
+                let name = params["name"]
+                    .as_str()
+                    .map_or_else(String::new, |name| format!("Mcp-Name: {name}\r\n"));
                 format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}")
             }
             Way::Stateless => "MCP-Protocol-Version: 2025-06-18\r\n".to_owned(),
@@ -230,8 +246,9 @@ impl Http {
             format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: 2025-11-25\r\n")
         });
         format!(
-            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\n\
              Accept: application/json, text/event-stream\r\n{session}{headers}Content-Length: {}\r\n\r\n{body}",
+            self.port,
             body.len()
         )
         .into_bytes()
@@ -240,7 +257,12 @@ impl Http {
     fn ask(&mut self, request: &[u8]) -> Result<()> {
         self.stream.get_mut().write_all(request)?;
         self.read()?;
-        ensure!(contains(&self.body, b"\"result\""), "no result: {}{}", self.head, String::from_utf8_lossy(&self.body));
+        ensure!(
+            contains(&self.body, b"\"result\""),
+            "no result: {}{}",
+            self.head,
+            String::from_utf8_lossy(&self.body)
+        );
         Ok(())
     }
 
@@ -249,10 +271,16 @@ impl Http {
         self.head.clear();
         self.body.clear();
         while !self.head.ends_with("\r\n\r\n") {
-            ensure!(self.stream.read_line(&mut self.head)? > 0, "the connection ended");
+            ensure!(
+                self.stream.read_line(&mut self.head)? > 0,
+                "the connection ended"
+            );
         }
         let lower = self.head.to_ascii_lowercase();
-        if let Some(length) = lower.lines().find_map(|line| line.strip_prefix("content-length: ")) {
+        if let Some(length) = lower
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+        {
             self.body.resize(length.trim().parse()?, 0);
             self.stream.read_exact(&mut self.body)?;
         } else if lower.contains("transfer-encoding: chunked") {
@@ -282,14 +310,21 @@ fn cpu_ns(pid: u32) -> Result<u64> {
     let mut total = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let stat = fs::read_to_string(thread?.path().join("schedstat"))?;
-        total += stat.split_whitespace().next().context("schedstat")?.parse::<u64>()?;
+        total += stat
+            .split_whitespace()
+            .next()
+            .context("schedstat")?
+            .parse::<u64>()?;
     }
     Ok(total)
 }
 
 fn rss_mb(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .context("VmRSS")?;
     let kb: f64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
     Ok(kb / 1024.0)
 }

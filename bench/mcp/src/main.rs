@@ -1,7 +1,7 @@
 //! Measures the same trivial tool behind several MCP servers: latency, throughput, processor time and memory, over
 //! stdio and HTTP, in one run. Every target is measured in every round, in an order that is another one each time.
 //!
-//! `cargo run --release [-- --rounds N --seconds S]` installs the peers by name, prints a table, and draws
+//! `cargo run --release [-- --rounds N --seconds S --only WORD]` installs the peers by name, prints a table, and draws
 //! `figures.svg`. Figures are for reading, not for asserting.
 
 mod figures;
@@ -14,13 +14,17 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use figures::Row;
-use targets::Target;
 
 fn main() -> Result<()> {
     let rounds = argument("--rounds").unwrap_or(4);
     let seconds = Duration::from_secs(argument("--seconds").unwrap_or(2));
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let targets = targets::all(here)?;
+    let mut targets = targets::all(here)?;
+    if let Some(word) = argument::<String>("--only") {
+        targets.retain(|target| target.name.contains(&word));
+    }
+    // One data folder for the whole run, as people have one.
+    let home = tempfile::tempdir()?;
     let mut rows: Vec<Row> = targets.iter().map(Row::new).collect();
     let mut order: Vec<usize> = (0..targets.len()).collect();
     let mut seed = u64::from(std::process::id()) | 1;
@@ -29,7 +33,7 @@ fn main() -> Result<()> {
         for &at in &order {
             let target = &targets[at];
             eprintln!("round {round} of {rounds}: {}", target.name);
-            match measure(target, seconds) {
+            match load::measure(target, home.path(), seconds) {
                 Ok(figures) => rows[at].taken.push(figures),
                 Err(error) => rows[at].failed = Some(format!("{error:#}")),
             }
@@ -40,10 +44,6 @@ fn main() -> Result<()> {
     std::fs::write(&svg, figures::svg(&rows)).context("figures.svg")?;
     println!("drawn: bench/mcp/figures.svg");
     Ok(())
-}
-
-fn measure(target: &Target, seconds: Duration) -> Result<load::Figures> {
-    load::measure(target, seconds)
 }
 
 fn argument<T: std::str::FromStr>(name: &str) -> Option<T> {

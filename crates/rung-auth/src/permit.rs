@@ -1,6 +1,7 @@
 //! The proof that somebody may read or write under a grant.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ macro_rules! name {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name as text.
@@ -36,7 +37,7 @@ macro_rules! name {
             fn try_from(name: String) -> Result<Self> {
                 let fits = (1..=128).contains(&name.chars().count());
                 if fits && !name.chars().any(char::is_control) {
-                    Ok(Self(name))
+                    Ok(Self(name.into()))
                 } else {
                     Err(Error::NameInvalid)
                 }
@@ -45,7 +46,7 @@ macro_rules! name {
 
         impl From<$name> for String {
             fn from(name: $name) -> Self {
-                name.0
+                name.0.as_ref().to_owned()
             }
         }
 
@@ -96,8 +97,8 @@ impl Permit {
     /// The permit of whoever runs this process: they can read its files anyway.
     pub fn local_user(access: Access) -> Self {
         Self {
-            caller: Caller("local".to_owned()),
-            grant: GrantId("local".to_owned()),
+            caller: Caller("local".into()),
+            grant: GrantId("local".into()),
             access,
         }
     }
@@ -105,8 +106,8 @@ impl Permit {
     /// The permit of whoever comes through an open door: it only reads.
     pub fn anonymous() -> Self {
         Self {
-            caller: Caller("anonymous".to_owned()),
-            grant: GrantId("anonymous".to_owned()),
+            caller: Caller("anonymous".into()),
+            grant: GrantId("anonymous".into()),
             access: Access::Read,
         }
     }

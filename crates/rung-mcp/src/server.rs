@@ -148,7 +148,14 @@ impl Server {
         let result = match body {
             Ok(body) if client.is_modern() => dressed(&self.0.modern, body),
             Ok(Body::Complete(result) | Body::Cacheable(result) | Body::Kind(_, result)) => result,
-            Err(refusal) => return refused(Some(id), &refusal),
+            Err(refusal) => {
+                let mut answer = refused(Some(id), &refusal);
+                // The legacy era says everything in the body.
+                if !client.is_modern() {
+                    answer.status = 200;
+                }
+                return answer;
+            }
         };
         let message = write_result(id, &result);
         // Everything of ours was made to fit; what was not made by us has to fit as well.

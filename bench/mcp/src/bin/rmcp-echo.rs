@@ -26,7 +26,9 @@ impl Echo {
 
     #[tool(description = "Gives back the text.")]
     fn echo(&self, Parameters(input): Parameters<Input>) -> Result<CallToolResult, ErrorData> {
-        Ok(CallToolResult::success(vec![ContentBlock::text(input.text)]))
+        Ok(CallToolResult::success(vec![ContentBlock::text(
+            input.text,
+        )]))
     }
 }
 
@@ -40,19 +42,28 @@ impl ServerHandler for Echo {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Some(port) = std::env::args().nth(1) else {
-        Echo::new().serve(rmcp::transport::stdio()).await?.waiting().await?;
+        Echo::new()
+            .serve(rmcp::transport::stdio())
+            .await?
+            .waiting()
+            .await?;
         return Ok(());
     };
     let stateless = std::env::args().nth(2).as_deref() == Some("stateless");
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(!stateless)
         .with_json_response(true);
-    let service = StreamableHttpService::new(|| Ok(Echo::new()), LocalSessionManager::default().into(), config);
+    let service = StreamableHttpService::new(
+        || Ok(Echo::new()),
+        LocalSessionManager::default().into(),
+        config,
+    );
     let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     // Without it a session's call takes 44 ms.
-    let listener = axum::serve::ListenerExt::tap_io(listener, |stream: &mut tokio::net::TcpStream| {
-        let _ = stream.set_nodelay(true);
-    });
+    let listener =
+        axum::serve::ListenerExt::tap_io(listener, |stream: &mut tokio::net::TcpStream| {
+            let _ = stream.set_nodelay(true);
+        });
     axum::serve(listener, axum::Router::new().nest_service("/mcp", service)).await?;
     Ok(())
 }

@@ -88,7 +88,9 @@ impl Admission for Anybody {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let toolbox = Toolbox::builder(Face::Rung, Arc::new(Nowhere)).tool(Echo)?.build();
+    let toolbox = Toolbox::builder(Face::Rung, Arc::new(Nowhere))
+        .tool(Echo)?
+        .build();
     let server = Server::new(Offer {
         name: "echo",
         title: "Echo",
@@ -105,7 +107,14 @@ async fn main() -> anyhow::Result<()> {
     });
     let Some(port) = std::env::args().nth(1) else {
         let permit = Permit::local_user(Access::Read);
-        stdio::serve(server, permit, BufReader::new(stdin()), stdout(), std::future::pending()).await;
+        stdio::serve(
+            server,
+            permit,
+            BufReader::new(stdin()),
+            stdout(),
+            std::future::pending(),
+        )
+        .await;
         std::process::exit(0);
     };
     let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
@@ -113,6 +122,11 @@ async fn main() -> anyhow::Result<()> {
         door: Door::new(address, Vec::new(), Vec::new(), Anybody),
         sessions: std::env::args().nth(2).as_deref() != Some("stateless"),
     };
-    serve(server, config, tokio::net::TcpListener::bind(address).await?, std::future::pending()).await;
-    Ok(())
+    Ok(serve(
+        server,
+        config,
+        tokio::net::TcpListener::bind(address).await?,
+        std::future::pending(),
+    )
+    .await?)
 }

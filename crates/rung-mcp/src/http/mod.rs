@@ -5,10 +5,12 @@
 //! if the answer is all there is to say, and a stream if something comes before it or it takes long.
 
 mod door;
+mod lanes;
 mod post;
 mod sessions;
 mod stream;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +31,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::server::Server;
 pub use door::{Admission, Denied, Door};
+use lanes::Lanes;
 use sessions::Sessions;
 
 /// Where the protocol is spoken.
@@ -64,7 +67,8 @@ pub async fn serve(
     config: Config,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
-) {
+) -> io::Result<()> {
+    let lanes = Lanes::open()?;
     let app = Arc::new(App {
         sessions: config.sessions.then(|| Sessions::new(server.clone())),
         door: config.door,
@@ -94,11 +98,16 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let serving = connection(server.clone(), router.clone(), stream);
-                tracker.spawn(async move {
-                    serving.await;
+                // Let go here, to be taken up by the lane's own reactor.
+                let stream = stream.into_std()?;
+                let (server, router) = (server.clone(), router.clone());
+                lanes.run(tracker.track_future(async move {
+                    match TcpStream::from_std(stream) {
+                        Ok(stream) => connection(server, router, stream).await,
+                        Err(error) => tracing::warn!(%error, "a connection could not be taken up"),
+                    }
                     drop(permit);
-                });
+                }));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -114,6 +123,7 @@ pub async fn serve(
         tracing::warn!("some calls did not finish in time and are given up");
     }
     tending.abort();
+    Ok(())
 }
 
 async fn connection(server: Server, router: Router, stream: TcpStream) {
@@ -128,6 +138,8 @@ async fn connection(server: Server, router: Router, stream: TcpStream) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
+        // A reply is small: one buffer is less work than two.
+        .writev(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     tokio::pin!(connection);
     let ended = tokio::select! {

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -256,7 +257,7 @@ impl Posted<'_> {
         reply(answering, said, guest, self.accepts).await
     }
 
-    /// A legacy request that belongs to no session. Whatever becomes of it, the body says it.
+    /// A legacy request that belongs to no session.
     async fn stateless(self, request: &Request<'_>, meta: &Meta<'_>) -> Response {
         let named = single(&self.headers, &VERSION).and_then(Version::of);
         let guest = self.guest();
@@ -271,13 +272,7 @@ impl Posted<'_> {
         };
         let said = Said::new();
         let answering = self.app.server.begin(client, request, meta, said.clone());
-        let always_200 = Box::pin(async move {
-            Answer {
-                status: 200,
-                ..answering.await
-            }
-        });
-        reply(always_200, said, guest, self.accepts).await
+        reply(answering, said, guest, self.accepts).await
     }
 
     fn initialize(self, request: &Request<'_>) -> Response {
@@ -403,11 +398,16 @@ async fn reply(
         return answered(answering.await);
     }
     if accepts.json {
-        let first = tokio::select! {
-            biased;
-            () = said.any() => None,
-            answer = &mut answering => Some(answer),
-            () = tokio::time::sleep(STREAM_AFTER) => None,
+        // Most answers are there at once, and nothing need be set up to wait for them.
+        let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await;
+        let first = match at_once {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => tokio::select! {
+                biased;
+                () = said.any() => None,
+                answer = &mut answering => Some(answer),
+                () = tokio::time::sleep(STREAM_AFTER) => None,
+            },
         };
         // What was said is said before the answer, even where both are there at once.
         match first {

@@ -24,7 +24,8 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         fixtures.as_ref(),
     )?;
     let tokens = Tokens(results.tokens());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // It lets connections in and waits to be stopped; they are served in lanes of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
@@ -67,8 +68,9 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
             ),
             sessions: !args.stateless,
         };
-        http::serve(Server::new(offer), config, listener, super::asked_to_stop()).await;
-        Ok(())
+        let stop = super::asked_to_stop();
+        let served = http::serve(Server::new(offer), config, listener, stop).await;
+        served.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
     });
     // What a thread is still reading for nobody must not keep us.
     runtime.shutdown_background();
