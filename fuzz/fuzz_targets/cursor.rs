@@ -7,7 +7,12 @@ use rung_ladder::{Binding, CursorKey, Kind, Path, Place, Position, Shortcut, go_
 const KEY: CursorKey = CursorKey::new([5; 32]);
 
 fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
-    let binding = Binding { subject: "s", field: "f", digest: "d", grant: "g" };
+    let binding = Binding {
+        subject: "s",
+        field: "f",
+        digest: "d",
+        grant: "g",
+    };
     let (text, kind, offset, limit_chars, path) = data;
     if let Ok(position) = KEY.open(text, &binding) {
         // It can only be one of ours, and then it is written the one way we write it.
@@ -24,9 +29,16 @@ fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
     // No cursor of ours leads astray, but whatever one says must not bring us down.
     let shortcut = match kind / 64 {
         0 => None,
-        1 => Some(Shortcut::Item { at: offset % 60, original: limit_chars }),
+        1 => Some(Shortcut::Item {
+            at: offset % 60,
+            original: limit_chars,
+        }),
         _ => Some(Shortcut::Text {
-            kind: if kind % 2 == 0 { Kind::String } else { Kind::Array },
+            kind: if kind % 2 == 0 {
+                Kind::String
+            } else {
+                Kind::Array
+            },
             span: offset % 20..20 + limit_chars % 40,
             size_bytes: limit_chars % 30,
             size_chars: limit_chars % 30,
@@ -34,7 +46,12 @@ fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
             raw: offset % 25,
         }),
     };
-    let position = Position { place, offset, limit_chars, shortcut };
+    let position = Position {
+        place,
+        offset,
+        limit_chars,
+        shortcut,
+    };
     let sealed = KEY.seal(&binding, &position);
     assert_eq!(KEY.open(sealed.as_str(), &binding).as_ref(), Ok(&position));
     let document = r#"{"a": ["text", {"b": [1, 2, 3]}, "\n\u00e9"]}"#;

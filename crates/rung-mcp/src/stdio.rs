@@ -79,6 +79,7 @@ pub async fn serve<R, W>(
     let waited = tokio::task::spawn_blocking(move || {
         connection.running.wait_until_idle(GRACE);
         connection.output.flush(FLUSH);
+        connection.output.close();
     });
     let _done = waited.await;
 }
@@ -408,6 +409,12 @@ impl Output {
         while (state.writing || !state.queue.is_empty())
             && !self.changed.wait_until(&mut state, until).timed_out()
         {}
+    }
+
+    /// Nothing more is written, and nobody waits to write.
+    fn close(&self) {
+        self.state.lock().broken = true;
+        self.changed.notify_all();
     }
 
     async fn broken(&self) {

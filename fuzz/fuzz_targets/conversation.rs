@@ -1,0 +1,125 @@
+//! Whatever a client says, line by line, everything it is answered is a message of the protocol, no request is
+//! answered twice, and the conversation ends when its input does.
+#![no_main]
+
+use std::collections::HashMap;
+use std::io::{self, Cursor, Write};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Face, Fault};
+use rung_ladder::{Budget, Handle};
+use rung_mcp::{Message, Offer, SealKey, Server, TaskStore, stdio};
+use rung_tool::{Keep, Resources, Toolbox};
+use tokio::runtime::Runtime;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+
+struct Nowhere;
+
+impl Keep for Nowhere {
+    fn keep(&self, _: &Permit, _: &str, _: &[u8]) -> Result<Handle, Fault> {
+        Err(Fault::new(Code::StoreFull, "nothing is kept"))
+    }
+}
+
+impl TaskStore for Nowhere {
+    fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
+
+    fn sweep(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn process(&self) -> &str {
+        "p"
+    }
+
+    fn is_alive(&self, _: &str) -> bool {
+        true
+    }
+}
+
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0
+            .lock()
+            .expect("nobody panics")
+            .extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+const OPENERS: [&str; 3] = [
+    "",
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#,
+    r#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+];
+
+fuzz_target!(|data: (u8, &[u8])| {
+    let (opener, lines) = data;
+    let server = Server::new(Offer {
+        name: "fuzz",
+        title: "Fuzz",
+        version: "0",
+        icon: "",
+        instructions: String::new(),
+        tools: Arc::new(Toolbox::builder(Face::Rung, Arc::new(Nowhere)).build()),
+        resources: Arc::new(Resources(Vec::new())),
+        prompts: None,
+        changes: None,
+        budget: Budget::default(),
+        key: SealKey::new([7; 32]),
+        tasks: Arc::new(Nowhere),
+    });
+    let mut input = OPENERS[usize::from(opener) % OPENERS.len()]
+        .as_bytes()
+        .to_vec();
+    input.push(b'\n');
+    input.extend_from_slice(lines);
+    let said = Said::default();
+    let permit = Permit::local_user(Access::Read);
+    let serving = stdio::serve(
+        server,
+        permit,
+        Cursor::new(input),
+        said.clone(),
+        std::future::pending(),
+    );
+    RUNTIME.block_on(async {
+        let ended = tokio::time::timeout(Duration::from_secs(20), serving).await;
+        ended.expect("it ends with its input");
+    });
+    let said = said.0.lock().expect("nobody panics").clone();
+    let mut answered: HashMap<String, usize> = HashMap::new();
+    for line in said
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        let value: serde_json::Value = serde_json::from_slice(line).expect("every line is JSON");
+        assert_eq!(value["jsonrpc"], "2.0");
+        if let Ok(Message::Response { id, .. }) = Message::read(line) {
+            *answered.entry(id.to_string()).or_default() += 1;
+        }
+    }
+    // An id may be used again once it was answered, but never gets more answers than it was sent.
+    let sent = String::from_utf8_lossy(lines).matches("\"id\"").count() + 1;
+    assert!(
+        answered.values().sum::<usize>()
+            <= sent + lines.iter().filter(|b| **b == b'\n').count() + 1
+    );
+});
