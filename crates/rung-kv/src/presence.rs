@@ -26,14 +26,17 @@ impl Presence {
         getrandom::fill(&mut bits).map_err(|_| Error::NoRandomness)?;
         let name = BASE32_NOPAD.encode(&bits).to_lowercase();
         for entry in fs::read_dir(&folder).map_err(at(&folder))?.flatten() {
-            if !is_held(&entry.path()) {
+            let unfinished = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if !unfinished && !is_held(&entry.path()) {
                 let _somebody_else_did = fs::remove_file(entry.path());
             }
         }
-        let path = folder.join(&name);
+        // Locked before it has its name, so that nobody finds it unlocked.
+        let path = folder.join(format!(".{name}"));
         let held = File::create_new(&path).map_err(at(&path))?;
         flock(&held, FlockOperation::NonBlockingLockExclusive)
             .map_err(|error| at(&path)(error.into()))?;
+        fs::rename(&path, folder.join(&name)).map_err(at(&path))?;
         Ok(Self {
             name,
             folder,
@@ -59,8 +62,7 @@ impl Drop for Presence {
     }
 }
 
-/// Whether somebody holds the file. One that was made a moment ago and is not locked yet is taken for left behind;
-/// its process then goes unseen, and its tasks are told as cut off, which is the safe way to be wrong.
+/// Whether somebody holds the file.
 fn is_held(path: &Path) -> bool {
     let Ok(file) = File::open(path) else {
         return false;

@@ -23,6 +23,7 @@ use crate::envelope::{Id, write_notification, write_request};
 use crate::refusal::{Refusal, Result};
 use crate::session::Session;
 use crate::tasks::Task;
+use crate::version::Version;
 
 /// How long somebody may think about a question.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -330,6 +331,9 @@ impl Peer for Exchange {
     }
 
     fn hang_up(&self) {
-        self.outlet.hang_up();
+        // Older clients do not know how to come back, and newer ones need not.
+        if self.client.version == Version::V2025_11_25 {
+            self.outlet.hang_up();
+        }
     }
 }

@@ -192,7 +192,7 @@ impl Running {
     }
 
     /// Ends a request with its last word, unless it is not wanted any more. Whoever has heard the word may use the
-    /// id again, so both happen at once.
+    /// id again, so both happen at once; the word must not be waited for.
     pub(crate) fn end(&self, id: &Id, number: u64, last_word: impl FnOnce()) {
         let mut requests = self.requests.lock();
         if requests

@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::client::{Client, Meta};
-use crate::envelope::{MAX_MESSAGE_BYTES, Message};
+use crate::envelope::{Id, MAX_MESSAGE_BYTES, Message};
 use crate::exchange::Outlet;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Answering, Request, Server, refused};
@@ -171,21 +171,14 @@ impl Connection {
         let bug = |_| Err(refused(Some(&id), &Refusal::bug()).message);
         let mut answering = match begun.unwrap_or_else(bug) {
             Ok(answering) => answering,
-            Err(message) => {
-                return self
-                    .running
-                    .end(&id, number, || self.output.write_through(message));
-            }
+            Err(message) => return self.answer(&id, number, message),
         };
         // Whoever is woken by this poll does not matter: what is not ready is polled again elsewhere.
         match answering
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
         {
-            Poll::Ready(answer) => {
-                let answered = || self.output.write_through(answer.message);
-                self.running.end(&id, number, answered);
-            }
+            Poll::Ready(answer) => self.answer(&id, number, answer.message),
             Poll::Pending => {
                 let (connection, ended) = (self.clone(), id.clone());
                 let task = self.runtime.spawn(async move {
@@ -195,6 +188,16 @@ impl Connection {
                 });
                 self.running.can_stop(&id, number, task.abort_handle());
             }
+        }
+    }
+
+    /// Answers from the thread that reads. Nothing is waited for while others wait to note an end: it is settled who
+    /// writes, then that the request has ended, and then it is written.
+    fn answer(&self, id: &Id, number: u64, message: Vec<u8>) {
+        let ours = self.output.claim(message);
+        self.running.end(id, number, || {});
+        if let Some(message) = ours {
+            self.output.write([message]);
         }
     }
 
@@ -340,19 +343,24 @@ impl Output {
 
     /// Writes at once where nobody else does; may block.
     fn write_through(&self, message: Vec<u8>) {
-        {
-            let mut state = self.state.lock();
-            if state.broken {
-                return;
-            }
-            if state.writing || !state.queue.is_empty() {
-                state.queue.push_back(message);
-                self.changed.notify_all();
-                return;
-            }
-            state.writing = true;
+        if let Some(message) = self.claim(message) {
+            self.write([message]);
         }
-        self.write([message]);
+    }
+
+    /// The message, if it is the caller's to write now; otherwise it is queued.
+    fn claim(&self, message: Vec<u8>) -> Option<Vec<u8>> {
+        let mut state = self.state.lock();
+        if state.broken {
+            return None;
+        }
+        if state.writing || !state.queue.is_empty() {
+            state.queue.push_back(message);
+            self.changed.notify_all();
+            return None;
+        }
+        state.writing = true;
+        Some(message)
     }
 
     /// The caller has said that it is writing.

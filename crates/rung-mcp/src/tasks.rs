@@ -108,7 +108,11 @@ impl std::fmt::Debug for Task {
 impl Task {
     /// Tells in words how far it has come.
     pub(crate) fn say(&self, message: &str) {
-        let message = rung_ladder::head(message, MAX_MESSAGE_BYTES).to_owned();
+        let plain: String = message
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let message = rung_ladder::head(&plain, MAX_MESSAGE_BYTES).to_owned();
         self.change(|state| state.record.message = Some(message));
     }
 
@@ -200,7 +204,8 @@ fn write_end(record: &mut Record, outcome: Result<Vec<u8>>) {
         }
         Err(refusal) => {
             record.status = Status::Failed;
-            record.message = Some(refusal.body.message.clone());
+            let message = rung_ladder::head(&refusal.body.message, MAX_MESSAGE_BYTES);
+            record.message = Some(message.to_owned());
             record.error = serde_json::to_value(&refusal.body).ok();
         }
     }
@@ -237,19 +242,23 @@ impl Tasks {
     /// Makes a task of a run. When this returns, the task is on disk and under way.
     pub(crate) async fn adopt(
         self: &Arc<Self>,
+        client: &Arc<Client>,
+        exchange: &Arc<Exchange>,
+        run: Run,
+    ) -> Result<Vec<u8>> {
+        let (tasks, client, exchange) = (self.clone(), client.clone(), exchange.clone());
+        // Once begun it is done, whether or not anybody waits for it.
+        let adopted = tokio::spawn(async move { tasks.take_over(&client, &exchange, run).await });
+        adopted.await.unwrap_or_else(|_| Err(Refusal::bug()))
+    }
+
+    async fn take_over(
+        self: &Arc<Self>,
         client: &Client,
         exchange: &Arc<Exchange>,
         run: Run,
     ) -> Result<Vec<u8>> {
         let [caller, grant] = client.bound();
-        let mine = |task: &&Arc<Task>| {
-            let state = task.state.lock();
-            state.record.caller == caller && !state.record.status.is_over()
-        };
-        if self.running.lock().values().filter(mine).count() >= MAX_RUNNING {
-            let why = format!("{MAX_RUNNING} tasks are under way: wait for one, or cancel one");
-            return Err(Refusal::busy(why));
-        }
         let now_ms = now_ms();
         let record = Record {
             id: new_id()?,
@@ -275,16 +284,31 @@ impl Tasks {
             answered: Notify::new(),
             told: self.told.clone(),
         });
-        self.keep(record.clone()).await?;
+        {
+            let mut running = self.running.lock();
+            let mine = running
+                .values()
+                .filter(|task| is_of(&task.state.lock().record, client));
+            if mine.count() >= MAX_RUNNING {
+                let why = format!("{MAX_RUNNING} tasks are under way: wait for one, or cancel one");
+                return Err(Refusal::busy(why));
+            }
+            running.insert(id.clone(), task.clone());
+        }
+        if let Err(refusal) = self.keep(record.clone()).await {
+            self.running.lock().remove(&id);
+            return Err(refusal);
+        }
         if self
             .made
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(SWEEP)
         {
             let store = self.store.clone();
-            blocking(move || store.sweep()).await?;
+            if let Err(refusal) = blocking(move || store.sweep()).await {
+                tracing::warn!(why = %refusal.body.message, "old tasks could not be cleared away");
+            }
         }
-        self.running.lock().insert(id, task.clone());
         exchange.set_task(task.clone());
         let (driving, tasks, driven) = (exchange.clone(), self.clone(), task.clone());
         let running = tokio::spawn(async move {
@@ -321,7 +345,7 @@ impl Tasks {
     }
 
     /// Stops a task. One that is over stays as it is.
-    pub(crate) async fn cancel(&self, client: &Client, id: &str) -> Result<()> {
+    pub(crate) async fn cancel(self: &Arc<Self>, client: &Client, id: &str) -> Result<()> {
         let Some(task) = self.mine(client, id) else {
             return self.kept(client, id).await.map(drop);
         };
@@ -331,8 +355,10 @@ impl Tasks {
         {
             abort.abort();
         }
-        self.end(&task, ending).await;
-        Ok(())
+        let tasks = self.clone();
+        // Once begun it is done, whether or not anybody waits for it.
+        let ended = tokio::spawn(async move { tasks.end(&task, ending).await });
+        ended.await.map_err(|_| Refusal::bug())
     }
 
     /// Writes an end down, and tells it then. The task leaves the memory with it.

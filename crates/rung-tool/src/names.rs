@@ -58,7 +58,7 @@ impl Plain {
 
 fn plain(mut card: Card) -> Card {
     if let Cow::Owned(name) = Names::Plain.show(&card.name) {
-        // What the description says of other tools it must say by their names here.
+        // Where the description names the tool, it must be by its name here.
         card.description = card.description.replace(&*card.name, &name).into();
         card.name = name.into();
     }

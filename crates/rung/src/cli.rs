@@ -104,7 +104,7 @@ pub(crate) struct ServeArgs {
     /// A further name by which this server may be called.
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
-    /// A further place whose pages may call, as https://app.example.
+    /// A further place whose pages may call, with its scheme.
     #[arg(long, value_name = "URL")]
     pub(crate) allow_origin: Vec<String>,
     /// Gives older clients no sessions: every request stands for itself.

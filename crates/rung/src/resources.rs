@@ -47,7 +47,7 @@ impl ResourceSource for Results {
             uri_template: TEMPLATE.to_owned(),
             name: "result".to_owned(),
             title: Some("A kept result, or part of it".to_owned()),
-            description: Some("Reads what rung.read reads, by the same selectors. What does not fit goes on at the address that comes second.".to_owned()),
+            description: Some("Any part of a kept result. What does not fit goes on at the address that comes second.".to_owned()),
             mime_type: None,
         }]
     }
@@ -130,7 +130,8 @@ fn selectors(handle: &str, query: &str) -> Result<ReadInput, Fault> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let invalid = |why: &str| {
             let why = format!("{:?} in the address {why}", rung_ladder::head(name, 40));
-            Fault::new(Code::InvalidArguments, why).with_hint("use the selectors of rung.read")
+            Fault::new(Code::InvalidArguments, why)
+                .with_hint("use the selectors that the template names")
         };
         let text = decoded(value).ok_or_else(|| invalid("is not UTF-8"))?;
         let number = || {

@@ -46,7 +46,7 @@ impl Tokens {
             expires_ms,
         };
         let record = serde_json::to_vec(&record).map_err(internal)?;
-        // A token that has ended stays on record until it is revoked: its end must not open the door to anybody.
+        // A token that has ended stays on record until it is revoked: time alone must not open the door.
         if !self.0.add(name, &record, now_ms(), None)? {
             let why = format!("there is a token named {name:?} already");
             return Err(Fault::new(Code::InvalidArguments, why).with_hint(format!(

@@ -61,7 +61,7 @@ pub(crate) struct App {
     pub(crate) sessions: Option<Sessions>,
 }
 
-/// Serves until `stop` ends. Then nobody new is let in, and calls under way finish.
+/// Serves until `stop` ends. Then nobody new is let in, and calls that somebody waits for finish.
 pub async fn serve(
     server: Server,
     config: Config,
@@ -99,7 +99,13 @@ pub async fn serve(
         match accepted {
             Ok((stream, _)) => {
                 // Let go here, to be taken up by the lane's own reactor.
-                let stream = stream.into_std()?;
+                let stream = match stream.into_std() {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be taken up");
+                        continue;
+                    }
+                };
                 let (server, router) = (server.clone(), router.clone());
                 lanes.run(tracker.track_future(async move {
                     match TcpStream::from_std(stream) {

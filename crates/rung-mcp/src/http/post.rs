@@ -287,9 +287,8 @@ impl Posted<'_> {
         let mut response = if self.accepts.json {
             json_response(StatusCode::OK, answer.message)
         } else {
-            let stream = Stream::new(0);
-            stream.finish(Some(answer.message));
-            stream.read(guest, None, false)
+            let answering = Box::pin(std::future::ready(answer));
+            response(Body::new(CallBody::new(guest, Said::new(), answering)))
         };
         if let Some(sessions) = sessions {
             let id = sessions.open(session);
@@ -343,7 +342,7 @@ impl Posted<'_> {
         match first {
             Ok(First::Answer(answer)) if self.accepts.json => json_response(StatusCode::OK, answer),
             // It was cancelled: a stream that ends without an answer is what its client expects.
-            Ok(First::Nothing) => response(Body::empty()),
+            Ok(First::Nothing) if self.accepts.stream => response(Body::empty()),
             _ if self.accepts.stream => {
                 session.keep(stream.clone());
                 // Whoever has hung up by now is let go with what it needs to come back.
@@ -352,7 +351,7 @@ impl Posted<'_> {
             // For a client that takes no stream, what comes before the answer is left out.
             _ => match stream.answer().await {
                 Some(answer) => json_response(StatusCode::OK, answer),
-                None => response(Body::empty()),
+                None => StatusCode::ACCEPTED.into_response(),
             },
         }
     }

@@ -294,9 +294,14 @@ pub(super) fn get(app: &Arc<App>, permit: Permit, headers: &HeaderMap) -> Respon
         .and_then(|(stream, number)| Some((stream.parse().ok()?, number.parse().ok()?)));
     let found =
         seen.and_then(|(stream, number): (u64, u64)| Some((session.stream(stream)?, number)));
+    // Not as absent: to a client that names its session, that would mean that the session is gone.
     match found {
         Some((stream, number)) => stream.read(guest, Some(number), false),
-        None => (StatusCode::NOT_FOUND, "this stream is over and forgotten\n").into_response(),
+        None => (
+            StatusCode::BAD_REQUEST,
+            "this stream is over and forgotten\n",
+        )
+            .into_response(),
     }
 }
 

@@ -48,6 +48,8 @@ struct Log {
     /// The next to be sent to whoever reads without saying from where.
     unread: u64,
     finished: bool,
+    /// The last event is the answer.
+    answered: bool,
     /// Whoever reads now; one that was here before has gone.
     reader: u64,
     /// Whoever reads next, or now, is to come back later.
@@ -83,6 +85,7 @@ impl Stream {
         let mut log = self.state.lock();
         if let Some(answer) = answer.filter(|_| !log.finished) {
             push(&mut log, answer);
+            log.answered = true;
         }
         log.finished = true;
         wake(&mut log);
@@ -110,7 +113,9 @@ impl Stream {
             let mut log = self.state.lock();
             Poll::Ready(match (log.finished, log.events.len()) {
                 (true, 0) => First::Nothing,
-                (true, 1) if log.first == 1 && !log.hung_up => First::Answer(log.events[0].clone()),
+                (true, 1) if log.first == 1 && log.answered && !log.hung_up => {
+                    First::Answer(log.events[0].clone())
+                }
                 // Whoever hangs up wants a stream to hang up on.
                 (_, 1..) => First::Events,
                 (false, 0) if log.hung_up => First::Events,
@@ -128,7 +133,7 @@ impl Stream {
         std::future::poll_fn(|context| {
             let mut log = self.state.lock();
             if log.finished {
-                return Poll::Ready(log.events.back().cloned());
+                return Poll::Ready(log.events.back().filter(|_| log.answered).cloned());
             }
             log.waker = Some(context.waker().clone());
             Poll::Pending

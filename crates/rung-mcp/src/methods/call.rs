@@ -25,7 +25,7 @@ use crate::tasks::{now_ms, questions};
 const STATE_TTL_MS: u64 = 60 * 60 * 1_000;
 const STATE: &str = "requestState";
 /// What stands around the result of a task.
-const TASK_BYTES: usize = 1_000;
+const TASK_BYTES: usize = 1_600;
 /// Bytes of an address that an error repeats.
 const MAX_SHOWN_BYTES: usize = 300;
 

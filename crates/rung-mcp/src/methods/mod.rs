@@ -63,14 +63,19 @@ pub(crate) fn begin(
         ("tasks/cancel", true) => tasks::cancel(server, client, *params),
         ("ping", false) => Ok(empty()),
         ("logging/setLevel", false) => listen::set_level(&client, *params),
-        ("resources/subscribe", false) if server.0.offer.resources.tells_updates() => {
+        ("resources/subscribe", false) if tells_updates(&server, &client) => {
             listen::subscribe(&client, *params)
         }
-        ("resources/unsubscribe", false) if server.0.offer.resources.tells_updates() => {
+        ("resources/unsubscribe", false) if tells_updates(&server, &client) => {
             listen::unsubscribe(&client, *params)
         }
         (method, _) => Err(Refusal::method(method)),
     }
+}
+
+/// Whether a change of a resource can reach this client: outside a session nothing can.
+fn tells_updates(server: &Server, client: &Client) -> bool {
+    client.session.is_some() && server.0.offer.resources.tells_updates()
 }
 
 fn empty() -> Begun {

@@ -74,6 +74,16 @@ impl Server {
         Reply::read(stream)
     }
 
+    /// Sends a request and goes away at once.
+    pub(crate) fn begin(&self, request: &Request) {
+        let mut stream = self.connect();
+        stream
+            .write_all(request.head(&self.address).as_bytes())
+            .unwrap();
+        stream.write_all(&request.body).unwrap();
+        let _gone = stream.shutdown(Shutdown::Both);
+    }
+
     /// Sends a message, and reads all of the answer.
     #[allow(
         clippy::needless_pass_by_value,

@@ -84,7 +84,7 @@ fn a_stream_that_was_lost_is_fetched_again_from_where_it_was_left() {
     assert_eq!(all[0], second);
     assert_eq!(all[1..], rest[..]);
     for unknown in ["99-1", "x", "", "1", "-", "18446744073709551616-0"] {
-        assert_eq!(again(unknown).status, 404, "{unknown:?}");
+        assert_eq!(again(unknown).status, 400, "{unknown:?}");
     }
 }
 
@@ -292,4 +292,34 @@ fn without_sessions_every_legacy_request_stands_for_itself() {
         assert_eq!(refused.status, 405);
         assert_eq!(refused.header("allow"), Some("POST"));
     }
+}
+
+#[test]
+fn a_client_that_cannot_come_back_is_not_hung_up_on() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18"] {
+        let session = server.session(version, &json!({}), None);
+        let reply = server.post(call(8, "test_reconnection").session(&session));
+        assert_eq!(reply.json()["id"], 8, "{version}");
+    }
+}
+
+#[test]
+fn a_notification_is_never_taken_for_the_answer() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    let session = server.session("2025-11-25", &json!({}), None);
+    let logging = call(9, "test_tool_with_logging")
+        .session(&session)
+        .with("Accept", "application/json");
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
+    let reply = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| server.post(logging));
+        std::thread::sleep(Duration::from_millis(70));
+        server.post(Request::message(&cancel).session(&session));
+        waiting.join().unwrap()
+    });
+    assert_eq!((reply.status, reply.text().as_str()), (202, ""));
 }

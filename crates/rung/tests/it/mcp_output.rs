@@ -156,3 +156,37 @@ fn a_client_that_goes_is_not_outlived() {
     );
     assert_eq!(wait(&mut child), 0);
 }
+
+/// An answer that cannot be written was once waited for under a lock that the stopping needed too.
+#[test]
+fn a_client_that_reads_nothing_does_not_keep_a_server_that_is_told_to_stop() {
+    let sandbox = Sandbox::new();
+    for slow in [false, true] {
+        let mut command = sandbox.command();
+        let mut child = command
+            .args(["mcp", "--conformance"])
+            .stdin(Pipe::piped())
+            .stdout(Pipe::piped())
+            .stderr(Pipe::null())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let init = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+        let mut say = |id: u64, method: &str, params: Value| {
+            let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+            writeln!(stdin, "{message}").unwrap();
+        };
+        say(0, "initialize", init);
+        if slow {
+            let call = json!({"name": "slow_compute", "arguments": {"seconds": 0.2}});
+            say(1, "tools/call", call);
+        }
+        // Far more than a pipe holds.
+        for id in 2..60 {
+            say(id, "tools/list", json!({}));
+        }
+        std::thread::sleep(Duration::from_millis(600));
+        crate::http::signal(&child, "TERM");
+        assert_eq!(wait(&mut child), 0, "slow: {slow}");
+    }
+}

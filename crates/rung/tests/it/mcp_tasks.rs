@@ -99,3 +99,26 @@ fn an_id_that_is_none_is_absent() {
         assert_eq!(refused["error"]["message"], "no task has this id");
     }
 }
+
+/// A cancellation that nobody waited for was once left half done: the task neither ran nor ended.
+#[test]
+fn a_cancellation_is_carried_out_whether_or_not_anybody_waits_for_it() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &["--conformance"]);
+    for _ in 0..10 {
+        let task = made(&server, 600.0);
+        server.begin(&request("tasks/cancel", task.clone()));
+        let until = std::time::Instant::now() + crate::stdio::PATIENCE;
+        let over = loop {
+            let status =
+                server.post(request("tasks/get", task.clone())).json()["result"]["status"].clone();
+            // It came too late to be heard, or it was carried out; nothing in between.
+            if status == "cancelled" || std::time::Instant::now() > until {
+                break status;
+            }
+            let ack = server.post(request("tasks/cancel", task.clone())).json();
+            assert_eq!(ack["result"]["resultType"], "complete");
+        };
+        assert_eq!(over, "cancelled");
+    }
+}
