@@ -7,6 +7,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ pub(crate) struct Exchange {
     /// What of it was asked for.
     used: Mutex<Answers>,
     /// Whether this request may become a task.
-    may_detach: bool,
+    may_detach: AtomicBool,
     task: Mutex<Option<Arc<Task>>>,
     signal: Mutex<Option<Signal>>,
     signalled: Notify,
@@ -85,7 +86,6 @@ pub(crate) enum End {
 pub(crate) struct Opening {
     pub(crate) progress_token: Option<Box<RawValue>>,
     pub(crate) given: Answers,
-    pub(crate) may_detach: bool,
 }
 
 impl Exchange {
@@ -97,7 +97,7 @@ impl Exchange {
             told: Mutex::default(),
             given: opening.given,
             used: Mutex::default(),
-            may_detach: opening.may_detach,
+            may_detach: AtomicBool::new(false),
             task: Mutex::default(),
             signal: Mutex::default(),
             signalled: Notify::new(),
@@ -120,9 +120,9 @@ impl Exchange {
         }
     }
 
-    /// Whether the run may become a task.
-    pub(crate) fn may_detach(&self) -> bool {
-        self.may_detach
+    /// From now on the run may become a task.
+    pub(crate) fn allow_detaching(&self) {
+        self.may_detach.store(true, Ordering::Relaxed);
     }
 
     /// What was answered and asked for: all that is worth carrying on.
@@ -323,7 +323,7 @@ impl Peer for Exchange {
 
     fn detach(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            if self.may_detach && self.task.lock().is_none() {
+            if self.may_detach.load(Ordering::Relaxed) && self.task.lock().is_none() {
                 self.signal(Signal::Detaches);
                 self.detached.notified().await;
             }

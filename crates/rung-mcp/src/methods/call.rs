@@ -64,7 +64,6 @@ impl Start {
         request: &Request<'_>,
         meta: &Meta<'_>,
         outlet: Arc<dyn Outlet>,
-        may_detach: bool,
     ) -> Result<Self> {
         let params = request.params.filter(|_| client.is_modern());
         let given = match params {
@@ -74,7 +73,6 @@ impl Start {
         let opening = Opening {
             progress_token: meta.progress_token.map(ToOwned::to_owned),
             given,
-            may_detach,
         };
         Ok(Self {
             exchange: Exchange::new(client.clone(), outlet, opening),
@@ -88,14 +86,7 @@ impl Start {
     fn call(&self) -> Call {
         Call {
             permit: self.client.permit.clone(),
-            // What becomes a task is shown with the task around it.
-            budget: self.server.budget(&self.client, &self.id).less(
-                if self.exchange.may_detach() {
-                    TASK_BYTES
-                } else {
-                    0
-                },
-            ),
+            budget: self.server.budget(&self.client, &self.id),
             rendering: self.client.rendering(),
             deadline: None,
             names: Names::Dotted,
@@ -195,14 +186,15 @@ pub(super) fn tool(
         arguments: Value,
     }
     let params: Params<'_> = read(request.params)?;
-    let may_detach = client.is_modern() && client.capabilities.tasks;
-    let start = Start::new(server, client, request, meta, outlet, may_detach)?;
+    let start = Start::new(server, client, request, meta, outlet)?;
     let (name, arguments) = (params.name.into_owned(), params.arguments);
     Ok(Begun::later(async move {
-        if start.client.is_modern() {
-            fit_for(&start, &name, &arguments).await?;
+        let (mut call, tools) = (start.call(), start.server.0.offer.tools.clone());
+        if start.client.is_modern() && fit_for(&start, &name, &arguments).await? {
+            start.exchange.allow_detaching();
+            // What becomes a task is shown with the task around it.
+            call.budget = call.budget.less(TASK_BYTES);
         }
-        let (call, tools) = (start.call(), start.server.0.offer.tools.clone());
         let modern = start.client.is_modern();
         let run = Box::pin(async move {
             let reply = tools.call(&call, &name, arguments).await;
@@ -218,8 +210,8 @@ pub(super) fn tool(
     }))
 }
 
-/// What a modern request must bring for this very tool.
-async fn fit_for(start: &Start, name: &str, arguments: &Value) -> Result<()> {
+/// Refuses a modern request that does not bring what this very tool needs. Whether it may become a task.
+async fn fit_for(start: &Start, name: &str, arguments: &Value) -> Result<bool> {
     let client = &start.client;
     let card = start
         .server
@@ -235,7 +227,7 @@ async fn fit_for(start: &Start, name: &str, arguments: &Value) -> Result<()> {
         let why = format!("{name} is only for clients that can follow a task");
         return Err(Refusal::capability(why, &required(TASKS)));
     }
-    Ok(())
+    Ok(card.tasks != TaskUse::Never && client.capabilities.tasks)
 }
 
 fn incapable(fault: &Fault) -> Refusal {
@@ -255,7 +247,7 @@ pub(super) fn resource(
         uri: String,
     }
     let Params { uri } = read(request.params)?;
-    let start = Start::new(server, client, request, meta, outlet, false)?;
+    let start = Start::new(server, client, request, meta, outlet)?;
     let (call, resources) = (start.call(), start.server.0.offer.resources.clone());
     let modern = start.client.is_modern();
     Ok(Begun::later(async move {
@@ -293,7 +285,7 @@ pub(super) fn prompt(
         arguments: Map<String, Value>,
     }
     let Params { name, arguments } = read(request.params)?;
-    let start = Start::new(server, client, request, meta, outlet, false)?;
+    let start = Start::new(server, client, request, meta, outlet)?;
     let call = start.call();
     let prompts = start.server.0.offer.prompts.clone();
     let modern = start.client.is_modern();
