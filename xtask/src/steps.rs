@@ -69,7 +69,7 @@ pub(crate) fn test(long: bool) -> ExitCode {
     steps.step("doc tests", || {
         cargo(&["test", "--doc", "--workspace", "--quiet"])
     });
-    steps.step("conformance", conformance::check);
+    steps.needing("npm", "conformance", conformance::check);
     steps.with("fuzz", "fuzz targets", || fuzz(&["build"]));
     if long {
         steps.long();
@@ -106,7 +106,7 @@ impl Steps {
             }
             Ok(())
         });
-        self.step("real clients", || {
+        self.needing("python3", "real clients", || {
             run(command("python3").args([
                 "clients/drive.py",
                 "target/debug/rung",
@@ -143,6 +143,17 @@ impl Steps {
             self.ended.push((name, End::NotRun(why), 0.0));
         } else {
             self.step(name, run);
+        }
+    }
+
+    /// A step that needs a program that this project does not install.
+    fn needing(&mut self, program: &str, name: &'static str, run: impl FnOnce() -> Result<()>) {
+        let version = command(program).arg("--version").output();
+        if version.is_ok_and(|output| output.status.success()) {
+            self.step(name, run);
+        } else {
+            let why = format!("{program} is not here");
+            self.ended.push((name, End::NotRun(why), 0.0));
         }
     }
 
