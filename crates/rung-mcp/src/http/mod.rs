@@ -5,11 +5,13 @@
 //! if the answer is all there is to say, and a stream if something comes before it or it takes long.
 
 mod door;
+mod idle;
 mod lanes;
 mod post;
 mod sessions;
 mod stream;
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +24,22 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
 
 use crate::server::Server;
 pub use door::{Admission, Denied, Door};
+use idle::{Busy, Watch};
 use lanes::Lanes;
 use sessions::Sessions;
 
 /// Where the protocol is spoken.
 pub const PATH: &str = "/mcp";
-/// A request whose head does not come in this time does not come.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Milliseconds for which a client may leave unread what was sent.
 #[cfg(target_os = "linux")]
 const STALL_MS: u32 = 60_000;
@@ -77,6 +79,11 @@ pub async fn serve(
     let router = router(app.clone());
     let tracker = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let watch = Arc::new(Watch::default());
+    let watching = tokio::spawn({
+        let watch = watch.clone();
+        async move { watch.tend().await }
+    });
     let tending = tokio::spawn({
         let app = app.clone();
         async move {
@@ -106,10 +113,11 @@ pub async fn serve(
                         continue;
                     }
                 };
-                let (server, router) = (server.clone(), router.clone());
+                let (server, router, watched) =
+                    (server.clone(), router.clone(), watch.connection());
                 lanes.run(tracker.track_future(async move {
                     match TcpStream::from_std(stream) {
-                        Ok(stream) => connection(server, router, stream).await,
+                        Ok(stream) => connection(server, router, stream, watched).await,
                         Err(error) => tracing::warn!(%error, "a connection could not be taken up"),
                     }
                     drop(permit);
@@ -129,10 +137,16 @@ pub async fn serve(
         tracing::warn!("some calls did not finish in time and are given up");
     }
     tending.abort();
+    watching.abort();
     Ok(())
 }
 
-async fn connection(server: Server, router: Router, stream: TcpStream) {
+async fn connection(
+    server: Server,
+    router: Router,
+    stream: TcpStream,
+    watched: Arc<idle::Connection>,
+) {
     // Without it a small answer waits for the other side to acknowledge the one before: 40 ms a call.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
@@ -141,15 +155,23 @@ async fn connection(server: Server, router: Router, stream: TcpStream) {
     #[cfg(target_os = "linux")]
     let _best_effort = rustix::net::sockopt::set_tcp_user_timeout(&stream, STALL_MS);
     let _counted = Counted::new(&server);
+    let service = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
+        let busy = Busy::new(&watched);
+        let answering = router.clone().oneshot(request);
+        async move {
+            let Ok(response) = answering.await;
+            let answer = |body| idle::Answer { body, _busy: busy };
+            Ok::<_, Infallible>(response.map(answer))
+        }
+    });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
         // A reply is small: one buffer is less work than two.
         .writev(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
+        () = watched.let_go.cancelled() => return,
         () = server.0.shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await

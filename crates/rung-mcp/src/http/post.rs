@@ -334,6 +334,8 @@ impl Posted<'_> {
             unfinished.finish(answer.message);
         });
         session.running.can_stop(&id, number, task.abort_handle());
+        // Most are done when they have had their turn, and nothing need be set up to wait for them.
+        tokio::task::yield_now().await;
         let first = if self.accepts.stream {
             tokio::time::timeout(STREAM_AFTER, stream.first()).await
         } else {
