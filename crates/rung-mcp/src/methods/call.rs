@@ -48,7 +48,7 @@ struct State {
 }
 
 /// A run that is about to begin.
-struct Start {
+pub(super) struct Start {
     server: Server,
     client: Arc<Client>,
     id: Id,
@@ -58,7 +58,7 @@ struct Start {
 }
 
 impl Start {
-    fn new(
+    pub(super) fn new(
         server: Server,
         client: Arc<Client>,
         request: &Request<'_>,
@@ -171,13 +171,7 @@ fn given(server: &Server, client: &Client, method: &str, params: &RawValue) -> R
     Ok(given)
 }
 
-pub(super) fn tool(
-    server: Server,
-    client: Arc<Client>,
-    request: &Request<'_>,
-    meta: &Meta<'_>,
-    outlet: Arc<dyn Outlet>,
-) -> Result<Begun> {
+pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(borrow)]
@@ -185,8 +179,7 @@ pub(super) fn tool(
         #[serde(default)]
         arguments: Value,
     }
-    let params: Params<'_> = read(request.params)?;
-    let start = Start::new(server, client, request, meta, outlet)?;
+    let params: Params<'_> = read(params)?;
     let (name, arguments) = (params.name.into_owned(), params.arguments);
     Ok(Begun::later(async move {
         let (mut call, tools) = (start.call(), start.server.0.offer.tools.clone());
@@ -235,19 +228,12 @@ fn incapable(fault: &Fault) -> Refusal {
     Refusal::capability(fault.message(), &required(capability.unwrap_or_default()))
 }
 
-pub(super) fn resource(
-    server: Server,
-    client: Arc<Client>,
-    request: &Request<'_>,
-    meta: &Meta<'_>,
-    outlet: Arc<dyn Outlet>,
-) -> Result<Begun> {
+pub(super) fn resource(start: Start, params: Option<&RawValue>) -> Result<Begun> {
     #[derive(Deserialize)]
     struct Params {
         uri: String,
     }
-    let Params { uri } = read(request.params)?;
-    let start = Start::new(server, client, request, meta, outlet)?;
+    let Params { uri } = read(params)?;
     let (call, resources) = (start.call(), start.server.0.offer.resources.clone());
     let modern = start.client.is_modern();
     Ok(Begun::later(async move {
@@ -271,21 +257,14 @@ pub(super) fn resource(
     }))
 }
 
-pub(super) fn prompt(
-    server: Server,
-    client: Arc<Client>,
-    request: &Request<'_>,
-    meta: &Meta<'_>,
-    outlet: Arc<dyn Outlet>,
-) -> Result<Begun> {
+pub(super) fn prompt(start: Start, params: Option<&RawValue>) -> Result<Begun> {
     #[derive(Deserialize)]
     struct Params {
         name: String,
         #[serde(default)]
         arguments: Map<String, Value>,
     }
-    let Params { name, arguments } = read(request.params)?;
-    let start = Start::new(server, client, request, meta, outlet)?;
+    let Params { name, arguments } = read(params)?;
     let call = start.call();
     let prompts = start.server.0.offer.prompts.clone();
     let modern = start.client.is_modern();

@@ -43,17 +43,18 @@ pub(crate) fn begin(
 ) -> Result<Begun> {
     let (server, client) = (server.clone(), client.clone());
     let Request { id, method, params } = request;
+    let start = |server, client| call::Start::new(server, client, request, meta, outlet.clone());
     match (*method, client.is_modern()) {
         ("tools/list", _) => lists::tools(server, client, id, *params),
-        ("tools/call", _) => call::tool(server, client, request, meta, outlet),
+        ("tools/call", _) => call::tool(start(server, client)?, *params),
         ("resources/list", _) => lists::resources(server, client, id, *params),
         ("resources/templates/list", _) => lists::templates(&server, &client, id, *params),
-        ("resources/read", _) => call::resource(server, client, request, meta, outlet),
+        ("resources/read", _) => call::resource(start(server, client)?, *params),
         ("prompts/list", _) if server.0.offer.prompts.is_some() => {
             lists::prompts(server, client, id, *params)
         }
         ("prompts/get", _) if server.0.offer.prompts.is_some() => {
-            call::prompt(server, client, request, meta, outlet)
+            call::prompt(start(server, client)?, *params)
         }
         ("completion/complete", _) => complete::complete(server, client, *params),
         ("server/discover", true) => Ok(Begun::Now(server.discovered())),
