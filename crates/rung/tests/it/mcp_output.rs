@@ -1,7 +1,7 @@
 //! stdout belongs to the protocol, whatever else is said, and however slowly it is read.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::Stdio as Pipe;
+use std::process::{Child, ChildStdin, Stdio as Pipe};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -54,11 +54,8 @@ fn at_every_log_level_stdout_carries_protocol_and_stderr_no_content() {
     }
 }
 
-const CALLS: u64 = 4_000;
-
-#[test]
-fn a_client_that_stops_reading_is_no_longer_read_and_loses_no_answer() {
-    let sandbox = Sandbox::new();
+/// A server that was asked to open a legacy conversation, with nobody reading its answers.
+fn opened(sandbox: &Sandbox) -> (Child, ChildStdin) {
     let mut command = sandbox.command();
     let mut child = command
         .args(["mcp", "--conformance"])
@@ -68,13 +65,18 @@ fn a_client_that_stops_reading_is_no_longer_read_and_loses_no_answer() {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let init = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
-    writeln!(
-        stdin,
-        "{}",
-        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": init})
-    )
-    .unwrap();
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+    let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    writeln!(stdin, "{init}").unwrap();
+    (child, stdin)
+}
+
+const CALLS: u64 = 4_000;
+
+#[test]
+fn a_client_that_stops_reading_is_no_longer_read_and_loses_no_answer() {
+    let sandbox = Sandbox::new();
+    let (mut child, mut stdin) = opened(&sandbox);
     // Half a megabyte of questions, and of answers many: far more than the pipes hold.
     let writing = std::thread::spawn(move || {
         for id in 1..=CALLS {
@@ -128,23 +130,8 @@ fn calls_under_way_are_answered_when_the_input_ends_or_a_signal_comes() {
 #[test]
 fn a_client_that_goes_is_not_outlived() {
     let sandbox = Sandbox::new();
-    let mut command = sandbox.command();
-    let mut child = command
-        .args(["mcp", "--conformance"])
-        .stdin(Pipe::piped())
-        .stdout(Pipe::piped())
-        .stderr(Pipe::null())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
+    let (mut child, mut stdin) = opened(&sandbox);
     let mut stdout = child.stdout.take().unwrap();
-    let init = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
-    writeln!(
-        stdin,
-        "{}",
-        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": init})
-    )
-    .unwrap();
     let mut first = [0; 10];
     stdout.read_exact(&mut first).unwrap();
     // Nobody reads any more, though the input stays open.
@@ -162,21 +149,11 @@ fn a_client_that_goes_is_not_outlived() {
 fn a_client_that_reads_nothing_does_not_keep_a_server_that_is_told_to_stop() {
     let sandbox = Sandbox::new();
     for slow in [false, true] {
-        let mut command = sandbox.command();
-        let mut child = command
-            .args(["mcp", "--conformance"])
-            .stdin(Pipe::piped())
-            .stdout(Pipe::piped())
-            .stderr(Pipe::null())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let init = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+        let (mut child, mut stdin) = opened(&sandbox);
         let mut say = |id: u64, method: &str, params: Value| {
             let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
             writeln!(stdin, "{message}").unwrap();
         };
-        say(0, "initialize", init);
         if slow {
             let call = json!({"name": "slow_compute", "arguments": {"seconds": 0.2}});
             say(1, "tools/call", call);
