@@ -11,8 +11,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// The methods that are counted by name. What clients make up is counted as one.
-const METHODS: [&str; 17] = [
+/// What clients make up is counted as one.
+const OTHER: &str = "other";
+/// The methods that are counted by name.
+const METHODS: [&str; 18] = [
+    OTHER,
     "subscriptions/listen",
     "server/discover",
     "ping",
@@ -38,7 +41,7 @@ struct Ended {
     outcome: Outcome,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 enum Outcome {
     Answered,
     Refused,
@@ -57,25 +60,35 @@ struct Why {
 /// What is counted.
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
-    requests: Family<Ended, Counter>,
-    seconds: Family<OfMethod, Histogram>,
+    /// In the order of [`METHODS`].
+    methods: Vec<OfOneMethod>,
     turned_away: Family<Why, Counter>,
     pub(crate) sessions: Gauge,
     pub(crate) connections: Gauge,
     tasks: Counter,
 }
 
+/// What is counted of one method, found once and not by every request.
+struct OfOneMethod {
+    answered: Counter,
+    refused: Counter,
+    seconds: Histogram,
+}
+
 /// A request that is being timed.
 pub(crate) struct Timed {
-    method: &'static str,
+    /// Where its method stands in [`METHODS`].
+    method: usize,
     since: Instant,
 }
 
 impl Timed {
     pub(crate) fn begin(method: &str) -> Self {
-        let known = METHODS.into_iter().find(|known| *known == method);
         Self {
-            method: known.unwrap_or("other"),
+            method: METHODS
+                .iter()
+                .position(|known| *known == method)
+                .unwrap_or(0),
             since: Instant::now(),
         }
     }
@@ -83,58 +96,60 @@ impl Timed {
 
 impl Default for Metrics {
     fn default() -> Self {
+        let requests: Family<Ended, Counter> = Family::default();
         let histogram = || Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
-        let metrics = Self {
-            registry: Mutex::new(Registry::with_prefix("rung")),
-            requests: Family::default(),
-            seconds: Family::new_with_constructor(histogram),
-            turned_away: Family::default(),
-            sessions: Gauge::default(),
-            connections: Gauge::default(),
-            tasks: Counter::default(),
-        };
-        {
-            let registry = &mut *metrics.registry.lock();
-            let requests = metrics.requests.clone();
-            registry.register(
-                "requests",
-                "Requests by method and how they ended",
-                requests,
-            );
-            let seconds = metrics.seconds.clone();
-            registry.register("request_seconds", "How long requests took", seconds);
-            let turned_away = metrics.turned_away.clone();
-            registry.register(
-                "turned_away",
-                "HTTP requests that were not let in",
-                turned_away,
-            );
-            let sessions = metrics.sessions.clone();
-            registry.register("sessions", "Sessions that are open", sessions);
-            let connections = metrics.connections.clone();
-            registry.register("connections", "Connections that are open", connections);
-            let tasks = metrics.tasks.clone();
-            registry.register("tasks", "Tasks that were made", tasks);
+        let seconds = Family::<OfMethod, Histogram>::new_with_constructor(histogram);
+        let methods = METHODS.map(|method| {
+            let ended = |outcome| requests.get_or_create_owned(&Ended { method, outcome });
+            OfOneMethod {
+                answered: ended(Outcome::Answered),
+                refused: ended(Outcome::Refused),
+                seconds: seconds.get_or_create_owned(&OfMethod { method }),
+            }
+        });
+        let mut registry = Registry::with_prefix("rung");
+        registry.register(
+            "requests",
+            "Requests by method and how they ended",
+            requests,
+        );
+        registry.register("request_seconds", "How long requests took", seconds);
+        let turned_away = Family::default();
+        registry.register(
+            "turned_away",
+            "HTTP requests that were not let in",
+            turned_away.clone(),
+        );
+        let sessions = Gauge::default();
+        registry.register("sessions", "Sessions that are open", sessions.clone());
+        let connections = Gauge::default();
+        registry.register(
+            "connections",
+            "Connections that are open",
+            connections.clone(),
+        );
+        let tasks = Counter::default();
+        registry.register("tasks", "Tasks that were made", tasks.clone());
+        Self {
+            registry: Mutex::new(registry),
+            methods: methods.into(),
+            turned_away,
+            sessions,
+            connections,
+            tasks,
         }
-        metrics
     }
 }
 
 impl Metrics {
     pub(crate) fn end(&self, timed: &Timed, answered: bool) {
-        let method = timed.method;
-        let outcome = if answered {
-            Outcome::Answered
+        let method = &self.methods[timed.method];
+        if answered {
+            method.answered.inc();
         } else {
-            Outcome::Refused
-        };
-        self.requests
-            .get_or_create(&Ended { method, outcome })
-            .inc();
-        let seconds = timed.since.elapsed().as_secs_f64();
-        self.seconds
-            .get_or_create(&OfMethod { method })
-            .observe(seconds);
+            method.refused.inc();
+        }
+        method.seconds.observe(timed.since.elapsed().as_secs_f64());
     }
 
     pub(crate) fn turn_away(&self, why: &'static str) {

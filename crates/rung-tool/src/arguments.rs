@@ -16,7 +16,10 @@ const VALUE_CHARS: usize = 60;
 
 /// Refuses arguments that `schema` does not accept: path, rule, and what would have been allowed.
 pub(crate) fn check(schema: &Schema, arguments: &Value) -> Result<(), Fault> {
-    let mut errors = schema.errors(arguments)?;
+    if schema.accepts(arguments)? {
+        return Ok(());
+    }
+    let mut errors = schema.errors(arguments);
     let Some(first) = errors.next() else {
         return Ok(());
     };

@@ -20,9 +20,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{any, get};
+use axum::routing::get;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -40,6 +40,8 @@ use sessions::Sessions;
 
 /// Where the protocol is spoken.
 pub const PATH: &str = "/mcp";
+/// A slash too many is a common slip in settings.
+const PATH_SLASH: &str = "/mcp/";
 /// Milliseconds for which a client may leave unread what was sent.
 #[cfg(target_os = "linux")]
 const STALL_MS: u32 = 60_000;
@@ -55,6 +57,9 @@ pub struct Config {
     /// Whether legacy clients get sessions. Without them every request stands for itself.
     pub sessions: bool,
 }
+
+/// A request as it comes in.
+type Arrival = hyper::Request<Incoming>;
 
 pub(crate) struct App {
     pub(crate) server: Server,
@@ -113,11 +118,10 @@ pub async fn serve(
                         continue;
                     }
                 };
-                let (server, router, watched) =
-                    (server.clone(), router.clone(), watch.connection());
+                let (app, router, watched) = (app.clone(), router.clone(), watch.connection());
                 lanes.run(tracker.track_future(async move {
                     match TcpStream::from_std(stream) {
-                        Ok(stream) => connection(server, router, stream, watched).await,
+                        Ok(stream) => connection(app, router, stream, watched).await,
                         Err(error) => tracing::warn!(%error, "a connection could not be taken up"),
                     }
                     drop(permit);
@@ -142,7 +146,7 @@ pub async fn serve(
 }
 
 async fn connection(
-    server: Server,
+    app: Arc<App>,
     router: Router,
     stream: TcpStream,
     watched: Arc<idle::Connection>,
@@ -154,12 +158,13 @@ async fn connection(
     // A client that takes nothing for this long has gone, whatever its system says.
     #[cfg(target_os = "linux")]
     let _best_effort = rustix::net::sockopt::set_tcp_user_timeout(&stream, STALL_MS);
+    let server = app.server.clone();
     let _counted = Counted::new(&server);
-    let service = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
+    let service = service_fn(|request: Arrival| {
         let busy = Busy::new(&watched);
-        let answering = router.clone().oneshot(request);
+        let (app, router) = (&app, &router);
         async move {
-            let Ok(response) = answering.await;
+            let response = guarded(app, router, request).await;
             let answer = |body| idle::Answer { body, _busy: busy };
             Ok::<_, Infallible>(response.map(answer))
         }
@@ -198,12 +203,10 @@ impl Drop for Counted {
     }
 }
 
+/// What is beside the protocol.
 fn router(app: Arc<App>) -> Router {
     let described = get(resource_metadata);
     Router::new()
-        .route(PATH, any(protocol))
-        // A slash too many is a common slip in settings.
-        .route("/mcp/", any(protocol))
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/.well-known/oauth-protected-resource", described.clone())
@@ -212,12 +215,11 @@ fn router(app: Arc<App>) -> Router {
             described.clone(),
         )
         .route("/mcp/.well-known/oauth-protected-resource", described)
-        .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
 }
 
 /// Nobody gets further whose Host or Origin is not ours to serve.
-async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn guarded(app: &Arc<App>, router: &Router, request: Arrival) -> Response {
     let headers = request.headers();
     let named = request
         .uri()
@@ -232,8 +234,12 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if asks_first {
         StatusCode::NO_CONTENT.into_response()
+    } else if matches!(request.uri().path(), PATH | PATH_SLASH) {
+        // Not through the router, which costs as much as the call.
+        protocol(app, request).await
     } else {
-        next.run(request).await
+        let Ok(response) = router.clone().oneshot(request).await;
+        response
     };
     let vary = HeaderValue::from_static("Origin");
     response.headers_mut().insert(header::VARY, vary);
@@ -252,7 +258,7 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     response
 }
 
-async fn protocol(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn protocol(app: &Arc<App>, request: Arrival) -> Response {
     let permit = match app.door.admit(request.headers()) {
         Ok(permit) => permit,
         Err(denied) => {
@@ -261,9 +267,9 @@ async fn protocol(State(app): State<Arc<App>>, request: Request) -> Response {
         }
     };
     match *request.method() {
-        Method::POST => post::post(&app, permit, request).await,
-        Method::GET => sessions::get(&app, permit, request.headers()),
-        Method::DELETE => sessions::delete(&app, &permit, request.headers()),
+        Method::POST => post::post(app, permit, request).await,
+        Method::GET => sessions::get(app, permit, request.headers()),
+        Method::DELETE => sessions::delete(app, &permit, request.headers()),
         _ if app.sessions.is_none() => not_allowed("POST"),
         _ => not_allowed("POST, GET, DELETE"),
     }

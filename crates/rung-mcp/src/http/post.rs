@@ -7,17 +7,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
-use axum::extract::Request as HttpRequest;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
+use hyper::body::Incoming;
 use rung_auth::Permit;
 use rung_ladder::head;
 
 use super::door::single;
 use super::sessions::{HttpSession, NoSession, SESSION_ID};
 use super::stream::{CallBody, First, Guest, Said, Stream, response};
-use super::{App, json_response};
+use super::{App, Arrival, json_response};
 use crate::client::{Capabilities, Client, Meta};
 use crate::envelope::{MAX_MESSAGE_BYTES, Message};
 use crate::exchange::Outlet;
@@ -32,7 +32,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// An answer that takes longer is waited for on a stream, where something can be said meanwhile.
 const STREAM_AFTER: Duration = Duration::from_secs(2);
 
-pub(super) async fn post(app: &Arc<App>, permit: Permit, request: HttpRequest) -> Response {
+pub(super) async fn post(app: &Arc<App>, permit: Permit, request: Arrival) -> Response {
     let (parts, body) = request.into_parts();
     let headers = parts.headers;
     let Some(accepts) = Accepts::of(&headers) else {
@@ -112,23 +112,49 @@ fn session_of(
         .then(|| sessions.find(headers, permit))
 }
 
-async fn read_body(mut body: Body) -> Result<Bytes, Response> {
+async fn read_body(mut body: Incoming) -> Result<Bytes, Response> {
     let reading = async {
-        let mut read = BytesMut::new();
-        while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            let data = frame
-                .map_err(|_| Unread::BrokeOff)?
-                .into_data()
-                .unwrap_or_default();
-            if read.len() + data.len() > MAX_MESSAGE_BYTES {
+        let mut read = Bytes::new();
+        while let Some(piece) = next_piece(&mut body).await? {
+            if read.len() + piece.len() > MAX_MESSAGE_BYTES {
                 return Err(Unread::TooLong);
             }
-            read.extend_from_slice(&data);
+            // Most bodies come in one piece, and stay in it.
+            read = if read.is_empty() {
+                piece
+            } else {
+                let mut longer = BytesMut::from(read);
+                longer.extend_from_slice(&piece);
+                longer.freeze()
+            };
         }
-        Ok(read.freeze())
+        Ok(read)
     };
-    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-    read.unwrap_or(Err(Unread::Late)).map_err(Unread::response)
+    tokio::pin!(reading);
+    // Most are there by the second look, and nothing need be set up to wait for them.
+    let mut looks = 0;
+    let soon = poll_fn(|context| match reading.as_mut().poll(context) {
+        Poll::Pending if looks == 0 => {
+            looks += 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+        polled => Poll::Ready(polled),
+    });
+    let read = match soon.await {
+        Poll::Ready(read) => read,
+        Poll::Pending => {
+            let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+            read.unwrap_or(Err(Unread::Late))
+        }
+    };
+    read.map_err(Unread::response)
+}
+
+async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Unread> {
+    let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+    let frame = frame.transpose().map_err(|_| Unread::BrokeOff)?;
+    Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
 }
 
 /// Why a body was not read to its end.
