@@ -82,16 +82,24 @@ impl Records {
 
     /// Reads every record, by name.
     pub fn list(&self, now_ms: u64) -> Result<Vec<(String, Vec<u8>)>> {
+        let mut all = Vec::new();
+        self.each(now_ms, |key, record| {
+            let key = String::from_utf8_lossy(key).into_owned();
+            all.push((key, record.to_vec()));
+        })?;
+        Ok(all)
+    }
+
+    /// Shows every record, by name, to `visit`.
+    pub fn each(&self, now_ms: u64, mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.store.read(|txn| {
-            let mut all = Vec::new();
             for entry in self.table.iter(txn)? {
                 let (key, row) = entry?;
                 if expires(row) > now_ms {
-                    let key = String::from_utf8_lossy(key).into_owned();
-                    all.push((key, row[8..].to_vec()));
+                    visit(key, &row[8..]);
                 }
             }
-            Ok(all)
+            Ok(())
         })
     }
 

@@ -233,7 +233,7 @@ fn name(raw: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// An error as it goes out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ErrorBody {
     /// Its number.
     pub(crate) code: i32,

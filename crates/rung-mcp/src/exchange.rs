@@ -141,7 +141,8 @@ impl Exchange {
         self.signalled.notify_one();
     }
 
-    async fn ask_session(
+    /// Asks by requests of our own, on the stream of this one.
+    pub(crate) async fn ask_session(
         &self,
         session: &Arc<Session>,
         questions: Vec<(String, Question)>,
@@ -292,10 +293,10 @@ impl Peer for Exchange {
             {
                 return Err(cannot(question.ask));
             }
-            if let Some(session) = &self.client.session {
+            let task = self.task.lock().clone();
+            if let (Some(session), None) = (&self.client.session, &task) {
                 return self.ask_session(session, questions).await;
             }
-            let task = self.task.lock().clone();
             let mut answers = Answers::new();
             let mut open = Vec::new();
             for (key, question) in questions {
@@ -312,7 +313,7 @@ impl Peer for Exchange {
                 return Ok(answers);
             }
             if let Some(task) = task {
-                answers.extend(task.ask(open).await);
+                answers.extend(task.ask(open).await?);
                 return Ok(answers);
             }
             self.signal(Signal::Asks(open));
@@ -335,5 +336,49 @@ impl Peer for Exchange {
         if self.client.version == Version::V2025_11_25 {
             self.outlet.hang_up();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rung_auth::{Access, Permit};
+    use serde_json::json;
+
+    use super::*;
+    use crate::client::Capabilities;
+
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Outlet for Heard {
+        fn say(&self, message: Vec<u8>) {
+            self.0.lock().push(String::from_utf8(message).unwrap());
+        }
+
+        fn insist(&self, message: Vec<u8>) {
+            self.say(message);
+        }
+    }
+
+    /// A client that stays connected and says nothing must not keep a call for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_never_answered_is_taken_back() {
+        let declared = serde_json::from_str("{\"elicitation\":{}}").unwrap();
+        let capabilities = Capabilities::read(declared).unwrap();
+        let permit = Permit::local_user(Access::Read);
+        let session = Session::new(permit.clone(), Version::V2025_06_18, capabilities);
+        let client = Arc::new(Client::of_session(permit, &session));
+        let heard = Arc::new(Heard::default());
+        let opening = Opening {
+            progress_token: None,
+            given: Answers::new(),
+        };
+        let exchange = Exchange::new(client, heard.clone(), opening);
+        let question = Question::form("Well?", &json!({"type": "object"}));
+        let asked = exchange.ask(vec![("well".to_owned(), question)]).await;
+        assert_eq!(asked.unwrap_err().code(), Code::SourceFailed);
+        let heard = heard.0.lock();
+        assert!(heard[0].contains("elicitation/create"), "{heard:?}");
+        assert!(heard[1].contains("notifications/cancelled"), "{heard:?}");
     }
 }

@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 /// What clients make up is counted as one.
 const OTHER: &str = "other";
 /// The methods that are counted by name.
-const METHODS: [&str; 18] = [
+const METHODS: [&str; 20] = [
     OTHER,
     "subscriptions/listen",
     "server/discover",
@@ -33,6 +33,8 @@ const METHODS: [&str; 18] = [
     "tasks/get",
     "tasks/update",
     "tasks/cancel",
+    "tasks/list",
+    "tasks/result",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

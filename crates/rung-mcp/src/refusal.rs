@@ -24,6 +24,11 @@ impl Refusal {
         }
     }
 
+    /// One that was kept.
+    pub(crate) fn of(body: ErrorBody) -> Self {
+        Self { body, status: 200 }
+    }
+
     pub(crate) fn with_data(mut self, data: Value) -> Self {
         self.body.data = Some(data);
         self

@@ -103,7 +103,7 @@ impl Server {
         let discovered = json!({
             "_meta": meta(&info(&offer, Version::V2026_07_28)),
             "supportedVersions": Version::ALL.iter().rev().map(|version| version.name()).collect::<Vec<_>>(),
-            "capabilities": capabilities(&offer, true, true),
+            "capabilities": capabilities(&offer, Version::V2026_07_28, true),
             "instructions": offer.instructions,
         });
         let tasks = Arc::new(Tasks::new(offer.tasks.clone()));
@@ -216,7 +216,7 @@ impl Server {
         let offer = &self.0.offer;
         let result = json!({
             "protocolVersion": version.name(),
-            "capabilities": capabilities(offer, false, tells),
+            "capabilities": capabilities(offer, version, tells),
             "serverInfo": info(offer, version),
             "instructions": offer.instructions,
         });
@@ -240,17 +240,22 @@ fn info(offer: &Offer, version: Version) -> Value {
         info["title"] = offer.title.into();
     }
     if version >= Version::V2025_11_25 {
-        info["icons"] = json!([{"src": offer.icon, "mimeType": "image/svg+xml", "sizes": ["any"]}]);
+        info["icons"] = icons(offer.icon);
     }
     info
+}
+
+/// A picture at an address, as it is listed.
+pub(crate) fn icons(address: &str) -> Value {
+    json!([{"src": address, "mimeType": "image/svg+xml", "sizes": ["any"]}])
 }
 
 fn meta(info: &Value) -> Value {
     json!({"io.modelcontextprotocol/serverInfo": info})
 }
 
-/// What the server can do, as a client of that era is told.
-fn capabilities(offer: &Offer, modern: bool, tells: bool) -> Value {
+/// What the server can do, as a client of that version is told.
+fn capabilities(offer: &Offer, version: Version, tells: bool) -> Value {
     let tells = tells && offer.changes.is_some();
     let list = |more: Option<&str>| {
         let mut list = json!({});
@@ -272,8 +277,11 @@ fn capabilities(offer: &Offer, modern: bool, tells: bool) -> Value {
     if offer.prompts.is_some() {
         all["prompts"] = list(None);
     }
-    if modern {
+    if version.is_modern() {
         all["extensions"] = json!({TASKS: {}});
+    } else if version == Version::V2025_11_25 {
+        let tasks = json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+        all["tasks"] = tasks;
     }
     all
 }

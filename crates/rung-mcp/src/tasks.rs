@@ -42,6 +42,8 @@ pub trait TaskStore: Send + Sync {
     fn put(&self, id: &str, record: &[u8], expires_ms: u64) -> Result<(), Fault>;
     /// Reads a record.
     fn get(&self, id: &str) -> Result<Option<Vec<u8>>, Fault>;
+    /// Shows every record to `visit`.
+    fn each(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Fault>;
     /// Clears away the records whose time is over.
     fn sweep(&self) -> Result<(), Fault>;
     /// What this process is known by, for as long as it lives.
@@ -69,8 +71,8 @@ impl Status {
 
 /// Everything there is to know of a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Record {
-    id: String,
+pub(crate) struct Record {
+    pub(crate) id: String,
     caller: String,
     grant: String,
     process: String,
@@ -94,6 +96,10 @@ struct State {
     /// What the task waits for, and what has been answered.
     open: Vec<(String, Question)>,
     answers: Answers,
+    /// Why there will be no answer.
+    refused: Option<Fault>,
+    /// Somebody is asking what it waits for, on the stream that waits for its result.
+    asking: bool,
     abort: Option<AbortHandle>,
     /// How it ends is being written down; nothing changes it any more.
     ending: bool,
@@ -117,7 +123,7 @@ impl Task {
     }
 
     /// Waits until all of `questions` are answered.
-    pub(crate) async fn ask(&self, questions: Vec<(String, Question)>) -> Answers {
+    pub(crate) async fn ask(&self, questions: Vec<(String, Question)>) -> Result<Answers, Fault> {
         let keys: Vec<String> = questions.iter().map(|(key, _)| key.clone()).collect();
         self.change(|state| {
             state.open.extend(questions);
@@ -127,9 +133,12 @@ impl Task {
             let answered = self.answered.notified();
             {
                 let mut state = self.state.lock();
+                if let Some(fault) = state.refused.take() {
+                    return Err(fault);
+                }
                 if keys.iter().all(|key| state.answers.contains_key(key)) {
                     let take = |key: String| Some((key.clone(), state.answers.remove(&key)?));
-                    return keys.into_iter().filter_map(take).collect();
+                    return Ok(keys.into_iter().filter_map(take).collect());
                 }
             }
             answered.await;
@@ -149,6 +158,16 @@ impl Task {
             if state.open.is_empty() && state.record.status == Status::InputRequired {
                 state.record.status = Status::Working;
             }
+        });
+        self.answered.notify_waiters();
+    }
+
+    /// Nothing of what it waits for will be answered.
+    fn refuse(&self, fault: Fault) {
+        self.change(|state| {
+            state.open.clear();
+            state.refused = Some(fault);
+            state.record.status = Status::Working;
         });
         self.answered.notify_waiters();
     }
@@ -245,7 +264,7 @@ impl Tasks {
         client: &Arc<Client>,
         exchange: &Arc<Exchange>,
         run: Run,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Record> {
         let (tasks, client, exchange) = (self.clone(), client.clone(), exchange.clone());
         // Once begun it is done, whether or not anybody waits for it.
         let adopted = tokio::spawn(async move { tasks.take_over(&client, &exchange, run).await });
@@ -257,7 +276,7 @@ impl Tasks {
         client: &Client,
         exchange: &Arc<Exchange>,
         run: Run,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Record> {
         let [caller, grant] = client.bound();
         let now_ms = now_ms();
         let record = Record {
@@ -278,6 +297,8 @@ impl Tasks {
                 record: record.clone(),
                 open: Vec::new(),
                 answers: Answers::new(),
+                refused: None,
+                asking: false,
                 abort: None,
                 ending: false,
             }),
@@ -322,16 +343,80 @@ impl Tasks {
             tasks.end(&driven, ending).await;
         });
         task.state.lock().abort = Some(running.abort_handle());
-        Ok(shown(&record, &[], false))
+        Ok(record)
     }
 
-    /// The task's state.
+    /// The task's state, as the client's version shows it.
     pub(crate) async fn get(&self, client: &Client, id: &str) -> Result<Vec<u8>> {
-        if let Some(task) = self.mine(client, id) {
-            let state = task.state.lock();
-            return Ok(shown(&state.record, &state.open, true));
+        let (record, open) = match self.mine(client, id) {
+            Some(task) => {
+                let state = task.state.lock();
+                (state.record.clone(), state.open.clone())
+            }
+            None => (self.kept(client, id).await?, Vec::new()),
+        };
+        Ok(if client.is_modern() {
+            record.detailed(&open)
+        } else {
+            json(&record.legacy()).into_bytes()
+        })
+    }
+
+    /// Waits until there is something to do for whoever follows a task.
+    pub(crate) async fn follow(&self, client: &Client, id: &str) -> Result<Next> {
+        loop {
+            let mut told = self.listen();
+            let Some(task) = self.mine(client, id) else {
+                let record = self.kept(client, id).await?;
+                if record.status.is_over() {
+                    return Ok(Next::Over(Box::new(record)));
+                }
+                // Another process runs it.
+                tokio::time::sleep(Duration::from_millis(POLL_MS)).await;
+                continue;
+            };
+            {
+                let mut state = task.state.lock();
+                if state.record.status.is_over() {
+                    return Ok(Next::Over(Box::new(state.record.clone())));
+                }
+                if !state.open.is_empty() && !state.asking {
+                    state.asking = true;
+                    let questions = state.open.clone();
+                    drop(state);
+                    return Ok(Next::Ask(Asking { task, questions }));
+                }
+            }
+            while told.recv().await.is_ok_and(|changed| changed != id) {}
         }
-        Ok(shown(&self.kept(client, id).await?, &[], true))
+    }
+
+    /// The caller's tasks, the oldest first.
+    pub(crate) async fn list(&self, client: &Client) -> Result<Vec<Record>> {
+        let store = self.store.clone();
+        let [caller, grant] = client.bound().map(str::to_owned);
+        let mut mine = blocking(move || {
+            let mut mine = Vec::new();
+            store.each(&mut |bytes| {
+                if let Ok(record) = serde_json::from_slice::<Record>(bytes)
+                    && record.caller == caller
+                    && record.grant == grant
+                {
+                    mine.push(record);
+                }
+            })?;
+            Ok(mine)
+        })
+        .await?;
+        for record in &mut mine {
+            // What is under way here is known better than what was written when it began.
+            match self.running.lock().get(&record.id) {
+                Some(task) => *record = task.state.lock().record.clone(),
+                None => self.look_after(record),
+            }
+        }
+        mine.sort_by(|one, other| (one.created_ms, &one.id).cmp(&(other.created_ms, &other.id)));
+        Ok(mine)
     }
 
     /// Hands answers to a task.
@@ -344,33 +429,41 @@ impl Tasks {
         Ok(())
     }
 
-    /// Stops a task. One that is over stays as it is.
-    pub(crate) async fn cancel(self: &Arc<Self>, client: &Client, id: &str) -> Result<()> {
+    /// Stops a task. One that is over stays as it is. Whether it was stopped.
+    pub(crate) async fn cancel(self: &Arc<Self>, client: &Client, id: &str) -> Result<bool> {
         let Some(task) = self.mine(client, id) else {
-            return self.kept(client, id).await.map(drop);
+            return self.kept(client, id).await.map(|_| false);
         };
         let ending = task.ending(|record| record.status = Status::Cancelled);
-        if ending.is_some()
-            && let Some(abort) = task.state.lock().abort.take()
-        {
+        let stopped = ending.is_some();
+        if stopped && let Some(abort) = task.state.lock().abort.take() {
             abort.abort();
         }
         let tasks = self.clone();
         // Once begun it is done, whether or not anybody waits for it.
         let ended = tokio::spawn(async move { tasks.end(&task, ending).await });
-        ended.await.map_err(|_| Refusal::bug())
+        ended.await.map_err(|_| Refusal::bug())?;
+        Ok(stopped)
     }
 
-    /// Writes an end down, and tells it then. The task leaves the memory with it.
-    async fn end(&self, task: &Arc<Task>, ending: Option<Record>) {
+    /// Writes an end down, and tells it then. The task leaves the memory once it is on disk.
+    async fn end(self: &Arc<Self>, task: &Arc<Task>, ending: Option<Record>) {
         let Some(record) = ending else {
             return;
         };
         let id = record.id.clone();
-        if let Err(refusal) = self.keep(record.clone()).await {
-            tracing::error!(task = %id, why = %refusal.body.message, "the end of a task could not be kept");
-        }
+        let kept = self.keep(record.clone()).await;
         task.ended(record);
+        if let Err(refusal) = kept {
+            tracing::error!(task = %id, why = %refusal.body.message, "the end of a task could not be kept");
+            // On disk it still runs. From here it is told how it ended, for as long as was promised.
+            let tasks = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(TTL_MS)).await;
+                tasks.running.lock().remove(&id);
+            });
+            return;
+        }
         self.running.lock().remove(&id);
     }
 
@@ -396,6 +489,12 @@ impl Tasks {
         let mut record = record
             .filter(|record| is_of(record, client))
             .ok_or_else(absent)?;
+        self.look_after(&mut record);
+        Ok(record)
+    }
+
+    /// A task whose process is gone has failed, whatever was written of it.
+    fn look_after(&self, record: &mut Record) {
         if !record.status.is_over() && !self.store.is_alive(&record.process) {
             let lost = ErrorBody::new(
                 crate::envelope::code::INTERNAL,
@@ -407,7 +506,6 @@ impl Tasks {
                 error
             });
         }
-        Ok(record)
     }
 
     async fn keep(&self, record: Record) -> Result<()> {
@@ -450,40 +548,124 @@ fn new_id() -> Result<String> {
     ))
 }
 
-/// The task as it is shown, with how it ended or what it waits for where that is wanted.
-fn shown(record: &Record, open: &[(String, Question)], detailed: bool) -> Vec<u8> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Shown<'a> {
-        task_id: &'a str,
-        status: Status,
-        created_at: String,
-        last_updated_at: String,
-        ttl_ms: u64,
-        poll_interval_ms: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        status_message: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        input_requests: Option<Value>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        result: Option<&'a RawValue>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<&'a Value>,
+/// What whoever follows a task is to do next.
+pub(crate) enum Next {
+    /// Ask what it waits for.
+    Ask(Asking),
+    /// Nothing: it is over.
+    Over(Box<Record>),
+}
+
+/// Questions of a task, while one follower asks them. Dropped unanswered, another follower may.
+pub(crate) struct Asking {
+    task: Arc<Task>,
+    pub(crate) questions: Vec<(String, Question)>,
+}
+
+impl Asking {
+    pub(crate) fn answer(self, answers: Result<Answers, Fault>) {
+        match answers {
+            Ok(answers) => self.task.answer(answers),
+            Err(fault) => self.task.refuse(fault),
+        }
     }
-    let asks = detailed && record.status == Status::InputRequired;
-    json(&Shown {
-        task_id: &record.id,
-        status: record.status,
-        created_at: iso(record.created_ms),
-        last_updated_at: iso(record.updated_ms),
-        ttl_ms: TTL_MS,
-        poll_interval_ms: POLL_MS,
-        status_message: record.message.as_deref(),
-        input_requests: asks.then(|| questions(open)),
-        result: record.result.as_deref().filter(|_| detailed),
-        error: record.error.as_ref().filter(|_| detailed),
-    })
-    .into_bytes()
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.task.change(|state| state.asking = false);
+    }
+}
+
+/// A task as 2025-11-25 shows it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Legacy<'a> {
+    task_id: &'a str,
+    status: Status,
+    created_at: String,
+    last_updated_at: String,
+    ttl: u64,
+    poll_interval: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_message: Option<&'a str>,
+}
+
+impl Record {
+    pub(crate) fn legacy(&self) -> Legacy<'_> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Outcome {
+            #[serde(default)]
+            is_error: bool,
+        }
+        let outcome = self.result.as_ref();
+        let outcome = outcome.and_then(|raw| serde_json::from_str::<Outcome>(raw.get()).ok());
+        let failed = outcome.is_some_and(|outcome| outcome.is_error);
+        Legacy {
+            task_id: &self.id,
+            // A tool that failed is a task that failed, to this version.
+            status: if failed { Status::Failed } else { self.status },
+            created_at: iso(self.created_ms),
+            last_updated_at: iso(self.updated_ms),
+            ttl: TTL_MS,
+            poll_interval: POLL_MS,
+            status_message: self.message.as_deref(),
+        }
+    }
+
+    /// How it ended: with a result, with the error of a request, or with neither.
+    pub(crate) fn outcome(self) -> Result<Option<Box<RawValue>>, Value> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.result),
+        }
+    }
+
+    /// What names it, as 2026-07-28 does.
+    pub(crate) fn named(&self) -> Vec<u8> {
+        self.shown(&[], false)
+    }
+
+    /// All of it, with how it ended or what it waits for, as 2026-07-28 shows it.
+    fn detailed(&self, open: &[(String, Question)]) -> Vec<u8> {
+        self.shown(open, true)
+    }
+
+    fn shown(&self, open: &[(String, Question)], detailed: bool) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shown<'a> {
+            task_id: &'a str,
+            status: Status,
+            created_at: String,
+            last_updated_at: String,
+            ttl_ms: u64,
+            poll_interval_ms: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            status_message: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            input_requests: Option<Value>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            result: Option<&'a RawValue>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            error: Option<&'a Value>,
+        }
+        let asks = detailed && self.status == Status::InputRequired;
+        json(&Shown {
+            task_id: &self.id,
+            status: self.status,
+            created_at: iso(self.created_ms),
+            last_updated_at: iso(self.updated_ms),
+            ttl_ms: TTL_MS,
+            poll_interval_ms: POLL_MS,
+            status_message: self.message.as_deref(),
+            input_requests: asks.then(|| questions(open)),
+            result: self.result.as_deref().filter(|_| detailed),
+            error: self.error.as_ref().filter(|_| detailed),
+        })
+        .into_bytes()
+    }
 }
 
 /// Questions as a client is asked them in a result.
@@ -502,4 +684,120 @@ pub(crate) fn now_ms() -> u64 {
 fn iso(ms: u64) -> String {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
     jiff::Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use rung_auth::{Access, Permit};
+    use rung_fault::Code;
+
+    use super::*;
+    use crate::client::Capabilities;
+    use crate::exchange::{Opening, Outlet};
+    use crate::version::Version;
+
+    #[derive(Debug)]
+    struct Unheard;
+
+    impl Outlet for Unheard {
+        fn say(&self, _: Vec<u8>) {}
+        fn insist(&self, _: Vec<u8>) {}
+    }
+
+    /// A disk that can run full.
+    #[derive(Default)]
+    struct Disk {
+        full: AtomicBool,
+        records: Mutex<HashMap<String, Vec<u8>>>,
+    }
+
+    impl TaskStore for Disk {
+        fn put(&self, id: &str, record: &[u8], _: u64) -> Result<(), Fault> {
+            if self.full.load(Ordering::Relaxed) {
+                return Err(Fault::new(Code::StoreFull, "the disk is full"));
+            }
+            self.records.lock().insert(id.to_owned(), record.to_vec());
+            Ok(())
+        }
+
+        fn get(&self, id: &str) -> Result<Option<Vec<u8>>, Fault> {
+            Ok(self.records.lock().get(id).cloned())
+        }
+
+        fn each(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+            self.records
+                .lock()
+                .values()
+                .for_each(|record| visit(record));
+            Ok(())
+        }
+
+        fn sweep(&self) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        fn process(&self) -> &str {
+            "this one"
+        }
+
+        fn is_alive(&self, _: &str) -> bool {
+            true
+        }
+    }
+
+    fn client() -> Arc<Client> {
+        Arc::new(Client {
+            permit: Permit::local_user(Access::Read),
+            version: Version::V2026_07_28,
+            capabilities: Capabilities::default(),
+            log_level: None,
+            session: None,
+            headers: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_is_full_when_a_task_begins_makes_none() {
+        let disk = Arc::new(Disk::default());
+        disk.full.store(true, Ordering::Relaxed);
+        let (tasks, client) = (Arc::new(Tasks::new(disk)), client());
+        let opening = Opening {
+            progress_token: None,
+            given: Answers::new(),
+        };
+        let exchange = Exchange::new(client.clone(), Arc::new(Unheard), opening);
+        let run = Box::pin(async { panic!("what is not on disk must not run") });
+        let refused = tasks.adopt(&client, &exchange, run).await.unwrap_err();
+        assert_eq!(refused.body.data.unwrap()["code"], "store_full");
+        assert!(tasks.list(&client).await.unwrap().is_empty());
+    }
+
+    /// Its end was once lost: on disk it ran for ever.
+    #[tokio::test]
+    async fn a_disk_that_is_full_when_a_task_ends_does_not_hide_how_it_ended() {
+        let disk = Arc::new(Disk::default());
+        let (tasks, client) = (Arc::new(Tasks::new(disk.clone())), client());
+        let opening = Opening {
+            progress_token: None,
+            given: Answers::new(),
+        };
+        let exchange = Exchange::new(client.clone(), Arc::new(Unheard), opening);
+        let go_on = Arc::new(Notify::new());
+        let waits = go_on.clone();
+        let run = Box::pin(async move {
+            waits.notified().await;
+            Ok(b"{\"content\":[]}".to_vec())
+        });
+        let task = tasks.adopt(&client, &exchange, run).await.unwrap();
+        disk.full.store(true, Ordering::Relaxed);
+        go_on.notify_one();
+        let Next::Over(ended) = tasks.follow(&client, &task.id).await.unwrap() else {
+            panic!("it asks nothing");
+        };
+        assert_eq!(ended.status, Status::Completed);
+        let told = tasks.get(&client, &task.id).await.unwrap();
+        assert!(String::from_utf8(told).unwrap().contains("\"completed\""));
+    }
 }

@@ -53,6 +53,8 @@ pub struct Card {
     pub title: Arc<str>,
     /// What it is for.
     pub description: Arc<str>,
+    /// A picture of it, as the address of an SVG.
+    pub icon: Option<&'static str>,
     /// What it takes, as JSON Schema 2020-12.
     pub input_schema: Arc<Value>,
     /// What it gives.

@@ -18,6 +18,8 @@ pub trait Tool: Send + Sync + 'static {
     const TITLE: &'static str;
     /// What it is for, in words that never depend on data.
     const DESCRIPTION: &'static str;
+    /// A picture of it, as the address of an SVG.
+    const ICON: Option<&'static str> = None;
     /// How it behaves.
     const HINTS: Hints = Hints::READ;
     /// What a permit must allow.

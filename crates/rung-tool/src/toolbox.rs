@@ -113,6 +113,7 @@ impl ToolboxBuilder {
                 name: name.into(),
                 title: T::TITLE.into(),
                 description: T::DESCRIPTION.into(),
+                icon: T::ICON,
                 input_schema: Arc::new(input),
                 output_schema: Some(Arc::new(output)),
                 hints: T::HINTS,

@@ -78,6 +78,10 @@ impl TaskStore for KeptTasks {
         Ok(self.records.get(id, now_ms())?)
     }
 
+    fn each(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+        Ok(self.records.each(now_ms(), |_, record| visit(record))?)
+    }
+
     fn sweep(&self) -> Result<(), Fault> {
         Ok(self.records.sweep(now_ms())?)
     }

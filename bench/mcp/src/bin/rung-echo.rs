@@ -61,6 +61,10 @@ impl TaskStore for Nowhere {
         Ok(None)
     }
 
+    fn each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+        Ok(())
+    }
+
     fn sweep(&self) -> Result<(), Fault> {
         Ok(())
     }

@@ -19,13 +19,16 @@ use crate::exchange::{End, Exchange, Opening, Outlet, Run};
 use crate::headers;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Request, Server};
-use crate::tasks::{now_ms, questions};
+use crate::tasks::{Next, Record, now_ms, questions};
+use crate::version::Version;
 
 /// How long a client may take to answer what it was asked.
 const STATE_TTL_MS: u64 = 60 * 60 * 1_000;
 const STATE: &str = "requestState";
 /// What stands around the result of a task.
 const TASK_BYTES: usize = 1_600;
+/// Where a message of 2025-11-25 names the task it belongs to.
+const RELATED: &str = "io.modelcontextprotocol/related-task";
 /// Bytes of an address that an error repeats.
 const MAX_SHOWN_BYTES: usize = 300;
 
@@ -119,9 +122,17 @@ impl Start {
                     .tasks
                     .adopt(&self.client, &self.exchange, run)
                     .await?;
-                Ok(Body::Kind("task", task))
+                Ok(Body::Kind("task", task.named()))
             }
         }
+    }
+
+    /// Goes on as a task from the start, as a client of 2025-11-25 asks for it.
+    async fn run_as_task(self, run: Run) -> Result<Body> {
+        let tasks = &self.server.0.tasks;
+        let task = tasks.adopt(&self.client, &self.exchange, run).await?;
+        let made = json(&json!({"task": task.legacy()}));
+        Ok(Body::Complete(made.into_bytes()))
     }
 }
 
@@ -178,12 +189,20 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         name: Cow<'a, str>,
         #[serde(default)]
         arguments: Value,
+        #[serde(borrow)]
+        task: Option<&'a RawValue>,
     }
     let params: Params<'_> = read(params)?;
     let (name, arguments) = (params.name.into_owned(), params.arguments);
+    let as_task = params.task.is_some();
     Ok(Begun::later(async move {
         let (mut call, tools) = (start.call(), start.server.0.offer.tools.clone());
-        if start.client.is_modern() && fit_for(&start, &name, &arguments).await? {
+        let may_be_task = match start.client.version {
+            version if version.is_modern() => fit_for(&start, &name, &arguments).await?,
+            Version::V2025_11_25 => is_task(&start, &name, as_task).await?,
+            _ => false,
+        };
+        if may_be_task {
             start.exchange.allow_detaching();
             // What becomes a task is shown with the task around it.
             call.budget = call.budget.less(TASK_BYTES);
@@ -199,8 +218,27 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
                 _ => Ok(json(&reply).into_bytes()),
             }
         });
+        if may_be_task && !modern {
+            return start.run_as_task(run).await;
+        }
         start.run("tools/call", run, Body::Complete).await
     }))
+}
+
+/// Whether a call of 2025-11-25 is to be a task: the client says so, where the tool lets it.
+async fn is_task(start: &Start, name: &str, asked: bool) -> Result<bool> {
+    let tools = &start.server.0.offer.tools;
+    let refused = |why: &str| {
+        Err(Refusal::new(
+            code::METHOD_NOT_FOUND,
+            format!("{name} {why}"),
+        ))
+    };
+    match tools.describe(&start.client.permit, name).await?.tasks {
+        TaskUse::Never if asked => refused("is never a task: call it without one"),
+        TaskUse::Required if !asked => refused("is only called as a task: send params.task"),
+        _ => Ok(asked),
+    }
 }
 
 /// Refuses a modern request that does not bring what this very tool needs. Whether it may become a task.
@@ -226,6 +264,67 @@ async fn fit_for(start: &Start, name: &str, arguments: &Value) -> Result<bool> {
 fn incapable(fault: &Fault) -> Refusal {
     let capability = fault.detail(Detail::Capability).and_then(Value::as_str);
     Refusal::capability(fault.message(), &required(capability.unwrap_or_default()))
+}
+
+/// The result of a task of 2025-11-25: waits for it, and asks meanwhile what the task wants to know.
+pub(super) fn task_result(start: Start, id: String) -> Result<Begun> {
+    Ok(Begun::later(async move {
+        loop {
+            let asking = match start.server.0.tasks.follow(&start.client, &id).await? {
+                Next::Ask(asking) => asking,
+                Next::Over(record) => return related_result(*record),
+            };
+            let Some(session) = &start.client.session else {
+                return Err(Refusal::request(
+                    "the task waits for answers, and there is no session to ask in",
+                ));
+            };
+            let mut questions = asking.questions.clone();
+            for (_, question) in &mut questions {
+                question.params["_meta"][RELATED] = json!({"taskId": id});
+            }
+            let answers = start.exchange.ask_session(session, questions).await;
+            asking.answer(answers);
+        }
+    }))
+}
+
+/// The result as the tool gave it, with the task it comes from.
+fn related_result(record: Record) -> Result<Body> {
+    #[derive(Deserialize)]
+    struct WithMeta<'a> {
+        #[serde(borrow, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+    }
+    let related = json!({RELATED: {"taskId": record.id}}).to_string();
+    let result = match record.outcome() {
+        Ok(Some(result)) => result,
+        Ok(None) => return Err(Refusal::params("the task was cancelled: it has no result")),
+        Err(error) => {
+            let body = serde_json::from_value(error);
+            return Err(body.map_or_else(|_| Refusal::bug(), Refusal::of));
+        }
+    };
+    let text = result.get();
+    let own = serde_json::from_str::<WithMeta<'_>>(text)
+        .ok()
+        .and_then(|own| own.meta);
+    // Where it has a `_meta` of its own, the task is said in there; the rest stays the bytes it was.
+    let (at, said) = match own.map(RawValue::get).filter(|meta| meta.starts_with('{')) {
+        Some(meta) => {
+            let at = meta.as_ptr().addr() - text.as_ptr().addr() + 1;
+            (at, related[1..related.len() - 1].to_owned())
+        }
+        None => (1, format!("\"_meta\":{related}")),
+    };
+    let comma = if text[at..].trim_start().starts_with('}') {
+        ""
+    } else {
+        ","
+    };
+    Ok(Body::Complete(
+        format!("{}{said}{comma}{}", &text[..at], &text[at..]).into_bytes(),
+    ))
 }
 
 pub(super) fn resource(start: Start, params: Option<&RawValue>) -> Result<Begun> {

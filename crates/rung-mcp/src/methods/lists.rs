@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rung_ladder::{Measure, json_bytes};
-use rung_tool::{Card, Change, PromptCard, ResourceCard, TemplateCard};
+use rung_tool::{Card, Change, PromptCard, ResourceCard, TaskUse, TemplateCard};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,8 @@ use super::{Begun, read};
 use crate::client::Client;
 use crate::envelope::{Id, json, write_notification};
 use crate::refusal::{Refusal, Result};
-use crate::server::{Body, Server};
+use crate::server::{Body, Server, icons};
+use crate::tasks::Record;
 use crate::version::Version;
 
 /// Items of a page.
@@ -83,6 +84,27 @@ pub(super) fn prompts(
         let cards = prompts.list(&client.permit).await?;
         let shown = |card: &PromptCard| json!(card);
         Ok(place.page(&server, &client, &cards, |card| &card.name, shown, shown))
+    }))
+}
+
+pub(super) fn tasks(
+    server: Server,
+    client: Arc<Client>,
+    id: &Id,
+    params: Option<&RawValue>,
+) -> Result<Begun> {
+    let place = Place::read(&server, &client, id, "tasks", params)?;
+    Ok(Begun::later(async move {
+        let records = server.0.tasks.list(&client).await?;
+        let shown = |record: &Record| json!(record.legacy());
+        Ok(place.page(
+            &server,
+            &client,
+            &records,
+            |record| &record.id,
+            shown,
+            shown,
+        ))
     }))
 }
 
@@ -194,6 +216,16 @@ fn described(card: &Card, version: Version, whole: bool) -> Value {
         .filter(|_| whole && version >= Version::V2025_06_18)
     {
         put("outputSchema", schema.clone());
+    }
+    if let Some(icon) = card.icon.filter(|_| version >= Version::V2025_11_25) {
+        put("icons", icons(icon));
+    }
+    if version == Version::V2025_11_25 && card.tasks != TaskUse::Never {
+        let support = match card.tasks {
+            TaskUse::Required => "required",
+            _ => "optional",
+        };
+        put("execution", json!({"taskSupport": support}));
     }
     if version >= Version::V2025_03_26 {
         let hints = card.hints;

@@ -16,6 +16,7 @@ use crate::client::{Client, Meta, invalid, read_object};
 use crate::exchange::Outlet;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Request, Server};
+use crate::version::Version;
 
 pub(crate) use lists::change_message;
 
@@ -59,9 +60,13 @@ pub(crate) fn begin(
         ("completion/complete", _) => complete::complete(server, client, *params),
         ("server/discover", true) => Ok(Begun::Now(server.discovered())),
         ("subscriptions/listen", true) => listen::listen(server, client, id, *params, outlet),
-        ("tasks/get", true) => tasks::get(server, client, *params),
+        ("tasks/get", _) if has_tasks(&client) => tasks::get(server, client, *params),
+        ("tasks/cancel", _) if has_tasks(&client) => tasks::cancel(server, client, *params),
         ("tasks/update", true) => tasks::update(server, client, *params),
-        ("tasks/cancel", true) => tasks::cancel(server, client, *params),
+        ("tasks/list", false) if has_tasks(&client) => lists::tasks(server, client, id, *params),
+        ("tasks/result", false) if has_tasks(&client) => {
+            tasks::result(start(server, client)?, *params)
+        }
         ("ping", false) => Ok(empty()),
         ("logging/setLevel", false) => listen::set_level(&client, *params),
         ("resources/subscribe", false) if tells_updates(&server, &client) => {
@@ -72,6 +77,11 @@ pub(crate) fn begin(
         }
         (method, _) => Err(Refusal::method(method)),
     }
+}
+
+/// Whether the client's version knows tasks, in one form or the other.
+fn has_tasks(client: &Client) -> bool {
+    client.version >= Version::V2025_11_25
 }
 
 /// Whether a change of a resource can reach this client: outside a session nothing can.

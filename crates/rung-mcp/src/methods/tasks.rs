@@ -1,4 +1,4 @@
-//! The tasks extension: `tasks/get`, `tasks/update`, `tasks/cancel`.
+//! Tasks by their id: those of 2025-11-25, and the extension that came after them. One table holds both.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use rung_tool::Answers;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Begun, read};
+use super::{Begun, call, read};
 use crate::client::{Client, TASKS, required};
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Server};
@@ -21,7 +21,7 @@ struct Params {
 
 /// The parameters, of a client that knows what a task is.
 fn opened(client: &Client, params: Option<&RawValue>) -> Result<Params> {
-    if !client.capabilities.tasks {
+    if client.is_modern() && !client.capabilities.tasks {
         let why = "tasks are for clients that declare the extension";
         return Err(Refusal::capability(why, &required(TASKS)));
     }
@@ -63,7 +63,19 @@ pub(super) fn cancel(
 ) -> Result<Begun> {
     let params = opened(&client, params)?;
     Ok(Begun::later(async move {
-        server.0.tasks.cancel(&client, &params.task_id).await?;
-        Ok(Body::Complete(b"{}".to_vec()))
+        let stopped = server.0.tasks.cancel(&client, &params.task_id).await?;
+        if client.is_modern() {
+            return Ok(Body::Complete(b"{}".to_vec()));
+        }
+        if !stopped {
+            return Err(Refusal::params("the task is over, and stays as it ended"));
+        }
+        let task = server.0.tasks.get(&client, &params.task_id).await?;
+        Ok(Body::Complete(task))
     }))
+}
+
+pub(super) fn result(start: call::Start, params: Option<&RawValue>) -> Result<Begun> {
+    let params: Params = read(params)?;
+    call::task_result(start, params.task_id)
 }

@@ -72,6 +72,7 @@ fn card(name: &str, input_schema: Value, tasks: TaskUse) -> Card {
         name: name.into(),
         title: name.into(),
         description: "A fixture of the conformance suite".into(),
+        icon: None,
         input_schema: Arc::new(input_schema),
         output_schema: None,
         hints: Hints::READ,

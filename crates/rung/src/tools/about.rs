@@ -13,6 +13,9 @@ use rung_tool::{Answer, Call, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// A small i.
+const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTggN3Y2TTggM3YyJyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
+
 /// Says what is here.
 pub(crate) struct About {
     store: ResultStore,
@@ -74,6 +77,7 @@ struct Kept {
 
 impl Tool for About {
     const NAME: &'static str = "rung.about";
+    const ICON: Option<&'static str> = Some(ICON);
     const TITLE: &'static str = "About this door";
     const DESCRIPTION: &'static str = "Says what is behind this door for you: sources, versions, limits, and how many results are \
          kept for you.";

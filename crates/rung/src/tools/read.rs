@@ -19,6 +19,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+/// Lines of text.
+const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTIgM2gxMk0yIDhoMTJNMiAxM2g3JyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
+
 /// Reads parts of kept results.
 #[derive(Clone)]
 pub(crate) struct Read {
@@ -141,6 +144,7 @@ struct HitOutput {
 
 impl Tool for Read {
     const NAME: &'static str = "rung.read";
+    const ICON: Option<&'static str> = Some(ICON);
     const TITLE: &'static str = "Read a kept result";
     const DESCRIPTION: &'static str = "Reads part of a result that was cut: pass the handle from meta.handle. Without a selector \
          it begins at the start; next_cursor goes on. Nothing is lost: reading to the end gives every byte.";

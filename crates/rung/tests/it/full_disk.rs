@@ -1,4 +1,4 @@
-//! A disk that runs full while a result is stored.
+//! A disk that runs full while something is stored.
 
 use std::process::Command;
 
@@ -32,6 +32,17 @@ fn a_full_disk_is_reported_and_costs_nothing_that_was_kept() {
         "{said}"
     );
     assert!(ran.stdout.contains("and goes on"), "{said}");
+    // A token is on record if and only if its maker was told so.
+    for n in 1..=40 {
+        let made = ran.stdout.contains(&format!("full{n} ended with 0\n"));
+        let refused = ran.stdout.contains(&format!("full{n} ended with 73\n"));
+        assert!(made != refused, "{said}");
+        let listed = ran.stdout.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(&format!("full{n}")) && words.next() != Some("ended")
+        });
+        assert_eq!(listed, made, "full{n}: {said}");
+    }
 }
 
 fn store_until_full(sandbox: &Sandbox, small: &str, wrapper: &[&str]) -> Ran {
@@ -44,7 +55,13 @@ fn store_until_full(sandbox: &Sandbox, small: &str, wrapper: &[&str]) -> Ran {
          {rung} result store {large}; echo \"status $?\"
          {rung} result list | wc -l
          {rung} result read $handle
-         {rung} result store --quiet {kept} >/dev/null && echo 'and goes on'",
+         {rung} result store --quiet {kept} >/dev/null && echo 'and goes on'
+         dd if=/dev/zero of=$RUNG_HOME/rest bs=64k 2>/dev/null
+         for n in $(seq 40); do
+           {rung} token new full$n >/dev/null 2>&1; echo \"full$n ended with $?\"
+         done
+         rm $RUNG_HOME/rest
+         {rung} token list",
         disk = sandbox.home().join("disk").display(),
         rung = env!("CARGO_BIN_EXE_rung"),
         kept = kept.display(),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::http::{Server, modern_with};
 use crate::sandbox::Sandbox;
+use crate::stdio::Stdio;
 
 fn request(method: &str, params: Value) -> crate::http::Request {
     let can = json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
@@ -121,4 +122,165 @@ fn a_cancellation_is_carried_out_whether_or_not_anybody_waits_for_it() {
         };
         assert_eq!(over, "cancelled");
     }
+}
+
+const RELATED: &str = "io.modelcontextprotocol/related-task";
+
+fn legacy(sandbox: &Sandbox, can: &Value) -> Stdio {
+    let mut client = Stdio::start(sandbox, &["--conformance"]);
+    let opened = client.initialize("2025-11-25", can);
+    let tasks = &opened["result"]["capabilities"]["tasks"];
+    assert_eq!(
+        *tasks,
+        json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}})
+    );
+    client
+}
+
+fn call_as_task(client: &mut Stdio, name: &str, arguments: &Value) -> Value {
+    let params = json!({"name": name, "arguments": arguments, "task": {"ttl": 60_000}});
+    let made = client.request("tools/call", &params);
+    let task = made["result"]["task"].clone();
+    assert_eq!(task["status"], "working", "{made}");
+    assert!(
+        task["ttl"].is_u64() && task["pollInterval"].is_u64(),
+        "{task}"
+    );
+    json!({"taskId": task["taskId"]})
+}
+
+#[test]
+fn a_client_of_2025_11_25_asks_for_a_task_follows_it_and_fetches_what_came_of_it() {
+    let sandbox = Sandbox::new();
+    let mut client = legacy(&sandbox, &json!({}));
+    let task = call_as_task(
+        &mut client,
+        "slow_compute",
+        &json!({"seconds": 0.2, "label": "legacy"}),
+    );
+    let state = client.request("tasks/get", &task);
+    assert_eq!(state["result"]["taskId"], task["taskId"]);
+    assert!(state["result"].get("result").is_none(), "{state}");
+    // Waits for the end.
+    let result = client.request("tasks/result", &task);
+    assert_eq!(result["result"]["content"][0]["text"], "computed legacy");
+    assert_eq!(result["result"]["_meta"][RELATED], task);
+    assert_eq!(
+        client.request("tasks/get", &task)["result"]["status"],
+        "completed"
+    );
+    // It can be fetched again, and by another process as well.
+    let mut other = legacy(&sandbox, &json!({}));
+    assert_eq!(
+        other.request("tasks/result", &task)["result"],
+        result["result"]
+    );
+}
+
+#[test]
+fn a_task_of_2025_11_25_asks_on_the_stream_that_waits_for_its_result() {
+    let sandbox = Sandbox::new();
+    let mut client = legacy(&sandbox, &json!({"elicitation": {}}));
+    let task = call_as_task(&mut client, "multi_input", &json!({}));
+    let id = client.begin("tasks/result", &task);
+    for _ in 0..2 {
+        let question = client.next();
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+        assert_eq!(question["params"]["_meta"][RELATED], task);
+        let answer = json!({"action": "accept", "content": {"confirm": true}});
+        client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}));
+    }
+    let result = client.next();
+    assert_eq!(result["id"], id);
+    assert_eq!(
+        result["result"]["content"][0]["text"], "2 answers",
+        "{result}"
+    );
+    // A client that will not answer is told by the tool what came of that.
+    let task = call_as_task(&mut client, "confirm_delete", &json!({"filename": "x"}));
+    client.begin("tasks/result", &task);
+    let question = client.next();
+    let error = json!({"code": -32000, "message": "not now"});
+    client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
+    let result = client.next();
+    assert_eq!(result["result"]["isError"], true, "{result}");
+    assert!(result.to_string().contains("not now"), "{result}");
+    assert_eq!(
+        client.request("tasks/get", &task)["result"]["status"],
+        "failed"
+    );
+}
+
+#[test]
+fn whoever_waited_for_a_result_may_go_and_another_is_asked() {
+    let sandbox = Sandbox::new();
+    let mut client = legacy(&sandbox, &json!({"elicitation": {}}));
+    let task = call_as_task(&mut client, "confirm_delete", &json!({"filename": "x"}));
+    let gone = client.begin("tasks/result", &task);
+    let first = client.next();
+    assert_eq!(first["method"], "elicitation/create");
+    let cancelled = json!({"requestId": gone});
+    client
+        .send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
+    let taken_back = client.next();
+    assert_eq!(
+        taken_back["params"]["requestId"], first["id"],
+        "{taken_back}"
+    );
+    client.begin("tasks/result", &task);
+    let again = client.next();
+    assert_eq!(again["method"], "elicitation/create", "{again}");
+    let answer = json!({"action": "decline"});
+    client.send(&json!({"jsonrpc": "2.0", "id": again["id"], "result": answer}));
+    assert!(client.next().to_string().contains("decline"));
+}
+
+#[test]
+fn tasks_of_2025_11_25_are_listed_and_cancelled_and_tools_say_how_they_take_them() {
+    let sandbox = Sandbox::new();
+    let mut client = legacy(&sandbox, &json!({}));
+    let listed = client.request("tools/list", &json!({}));
+    let support = |name: &str| {
+        let tools = listed["result"]["tools"].as_array().unwrap();
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+        tool["execution"]["taskSupport"].clone()
+    };
+    assert_eq!(support("slow_compute"), "optional");
+    assert_eq!(support("failing_job"), "required");
+    assert_eq!(support("rung.about"), Value::Null);
+    let refused = [
+        json!({"name": "failing_job"}),
+        json!({"name": "rung.about", "task": {}}),
+    ];
+    for params in refused {
+        let refused = client.request("tools/call", &params);
+        assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    }
+    let slow = json!({"seconds": 600});
+    let tasks: Vec<Value> = (0..3)
+        .map(|_| call_as_task(&mut client, "slow_compute", &slow))
+        .collect();
+    let cancelled = client.request("tasks/cancel", &tasks[1]);
+    assert_eq!(cancelled["result"]["status"], "cancelled", "{cancelled}");
+    for method in ["tasks/cancel", "tasks/result"] {
+        let over = client.request(method, &tasks[1]);
+        assert_eq!(over["error"]["code"], -32602, "{over}");
+    }
+    let list = client.request("tasks/list", &json!({}));
+    let list = list["result"]["tasks"].as_array().unwrap();
+    assert_eq!(list.len(), 3);
+    for (task, status) in tasks.iter().zip(["working", "cancelled", "working"]) {
+        let listed = list
+            .iter()
+            .find(|listed| listed["taskId"] == task["taskId"]);
+        assert_eq!(listed.unwrap()["status"], status);
+    }
+    // Older versions know no tasks: the parameter is one that means nothing, and the methods are none.
+    let mut older = Stdio::start(&sandbox, &["--conformance"]);
+    let opened = older.initialize("2025-06-18", &json!({}));
+    assert!(opened["result"]["capabilities"].get("tasks").is_none());
+    let params = json!({"name": "rung.about", "task": {}});
+    assert!(older.request("tools/call", &params)["result"]["content"].is_array());
+    let unknown = older.request("tasks/list", &json!({}));
+    assert_eq!(unknown["error"]["code"], -32601);
 }
