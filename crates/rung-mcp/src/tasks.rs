@@ -738,7 +738,7 @@ mod tests {
             Ok(())
         }
 
-        fn process(&self) -> &str {
+        fn process(&self) -> &'static str {
             "this one"
         }
 

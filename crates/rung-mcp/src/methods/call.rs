@@ -267,8 +267,8 @@ fn incapable(fault: &Fault) -> Refusal {
 }
 
 /// The result of a task of 2025-11-25: waits for it, and asks meanwhile what the task wants to know.
-pub(super) fn task_result(start: Start, id: String) -> Result<Begun> {
-    Ok(Begun::later(async move {
+pub(super) fn task_result(start: Start, id: String) -> Begun {
+    Begun::later(async move {
         loop {
             let asking = match start.server.0.tasks.follow(&start.client, &id).await? {
                 Next::Ask(asking) => asking,
@@ -286,7 +286,7 @@ pub(super) fn task_result(start: Start, id: String) -> Result<Begun> {
             let answers = start.exchange.ask_session(session, questions).await;
             asking.answer(answers);
         }
-    }))
+    })
 }
 
 /// The result as the tool gave it, with the task it comes from.

@@ -77,5 +77,5 @@ pub(super) fn cancel(
 
 pub(super) fn result(start: call::Start, params: Option<&RawValue>) -> Result<Begun> {
     let params: Params = read(params)?;
-    call::task_result(start, params.task_id)
+    Ok(call::task_result(start, params.task_id))
 }
