@@ -16,6 +16,9 @@ use crate::steps::{command, run};
 
 /// Versions of the protocol, and how many scenarios the suite has for each.
 const VERSIONS: [(&str, usize); 3] = [("2025-06-18", 27), ("2025-11-25", 33), ("2026-07-28", 40)];
+/// The same for clients. What a client does about signing in comes with signing in.
+const CLIENT_VERSIONS: [(&str, usize); 3] =
+    [("2025-06-18", 5), ("2025-11-25", 19), ("2026-07-28", 33)];
 /// The name under which the scenarios of the tasks extension are listed, and how many there are.
 const TASKS: (&str, usize) = ("tasks", 10);
 
@@ -48,6 +51,12 @@ pub(crate) fn check() -> Result<()> {
         suite(&folder, &server, &out, &["--scenario", &scenario])?;
     }
     found.take(TASKS.0, &out, TASKS.1)?;
+    for (version, scenarios) in CLIENT_VERSIONS {
+        let name = format!("client {version}");
+        let out = results.join(&name);
+        client_suite(&folder, &out, version)?;
+        found.take(&name, &out, scenarios)?;
+    }
     found.compare(&folder.join("expected.txt"))
 }
 
@@ -58,6 +67,21 @@ fn suite(folder: &Path, server: &Server, out: &Path, which: &[&str]) -> Result<(
         .arg(out)
         .args(which);
     node.stdout(Stdio::null())
+        .status()
+        .context("the suite could not be started")?;
+    Ok(())
+}
+
+/// Has the suite start our client, once a scenario.
+fn client_suite(folder: &Path, out: &Path, version: &str) -> Result<()> {
+    let rung = std::env::current_dir()?.join("target/debug/rung");
+    let mut node = node(folder);
+    node.args(["client", "--command"])
+        .arg(format!("exec {} conformance-client", rung.display()))
+        .args(["--suite", "all", "--spec-version", version, "-o"])
+        .arg(out);
+    node.stdout(Stdio::null())
+        .stderr(Stdio::null())
         .status()
         .context("the suite could not be started")?;
     Ok(())
@@ -90,11 +114,9 @@ impl Found {
     /// Reads the findings under `out`, of as many scenarios as there must be.
     fn take(&mut self, version: &str, out: &Path, scenarios: usize) -> Result<()> {
         let (mut seen, mut passed) = (0, 0);
-        for entry in
-            fs::read_dir(out).with_context(|| format!("{version}: the suite left nothing"))?
-        {
-            let folder = entry?.path();
-            let scenario = scenario_of(&folder)?;
+        let left = folders(out).with_context(|| format!("{version}: the suite left nothing"))?;
+        for folder in left {
+            let scenario = scenario_of(out, &folder)?;
             let checks: Vec<Value> =
                 serde_json::from_slice(&fs::read(folder.join("checks.json"))?)?;
             seen += 1;
@@ -141,10 +163,24 @@ impl Found {
     }
 }
 
-/// `server-NAME-2026-11-15T13-09-18-877Z`
-fn scenario_of(folder: &Path) -> Result<String> {
-    let name = folder.file_name().and_then(|name| name.to_str());
-    let name = name.and_then(|name| name.strip_prefix("server-"));
+/// The folders in which the suite left what it found. Those of a family lie in a folder of its name.
+fn folders(out: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(out)? {
+        let folder = entry?.path();
+        if folder.join("checks.json").is_file() {
+            found.push(folder);
+        } else if folder.is_dir() {
+            found.extend(folders(&folder)?);
+        }
+    }
+    Ok(found)
+}
+
+/// `server-NAME-2026-11-15T13-09-18-877Z`, without the first word where a client is tested.
+fn scenario_of(out: &Path, folder: &Path) -> Result<String> {
+    let name = folder.strip_prefix(out)?.to_str();
+    let name = name.map(|name| name.strip_prefix("server-").unwrap_or(name));
     let stamp = "-2026-11-15T13-09-18-877Z".len();
     let name = name.and_then(|name| name.get(..name.len().checked_sub(stamp)?));
     Ok(name.context("a folder of the suite's")?.to_owned())

@@ -179,7 +179,15 @@ codes! {
     StoreBusy "store_busy" Busy 503 Later:
         "The store could not be opened or locked just now.";
     SourceFailed "source_failed" Upstream 502 Later:
-        "What was to be stored could not be read from where it comes from.";
+        "The source failed, or gave something that cannot be used.";
+    SourceRefused "source_refused" Upstream 502 Corrected:
+        "The server behind the source refused the request; the message has its own words.";
+    SourceUnauthorized "source_unauthorized" Upstream 502 Corrected:
+        "The server behind the source wants a credential that it was not given.";
+    SourceUnavailable "source_unavailable" Upstream 503 Later:
+        "The server behind the source could not be started or reached; nothing was asked of it.";
+    OutcomeUnknown "outcome_unknown" Upstream 502 No:
+        "The call was sent and its answer was lost: whether it was done is not known. It was not repeated.";
     InvalidSchema "invalid_schema" Upstream 502 No:
         "A tool's published schema cannot be used: not valid, too large, or too costly to check.";
     // ourselves

@@ -96,16 +96,20 @@ pub(crate) fn invalid(what: &str, error: &serde_json::Error) -> Refusal {
     Refusal::params(format!("{what}: {}", rung_ladder::head(&why, 300)))
 }
 
-/// What a client declared that it can do.
+/// What a client can do, as it declares it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(crate) struct Capabilities {
-    form: bool,
-    visit: bool,
-    sample: bool,
-    roots: bool,
+pub struct Capabilities {
+    /// The person fills in forms.
+    pub form: bool,
+    /// The person visits addresses.
+    pub visit: bool,
+    /// The model writes.
+    pub sample: bool,
+    /// It names its folders.
+    pub roots: bool,
     /// It can follow a task.
-    pub(crate) tasks: bool,
+    pub tasks: bool,
 }
 
 impl Capabilities {
@@ -128,6 +132,30 @@ impl Capabilities {
             roots: declared.roots.is_some_and(|r| r.is_object()),
             tasks: declared.extensions.is_some_and(|e| e.get(TASKS).is_some()),
         })
+    }
+
+    /// The declaration, as that version writes it.
+    pub(crate) fn declared(self, version: Version) -> Value {
+        let mut declared = json!({});
+        if self.form || self.visit {
+            declared["elicitation"] = json!({});
+            if version >= Version::V2025_11_25 {
+                let modes = [("form", self.form), ("url", self.visit)];
+                for (mode, _) in modes.into_iter().filter(|(_, can)| *can) {
+                    declared["elicitation"][mode] = json!({});
+                }
+            }
+        }
+        if self.sample {
+            declared["sampling"] = json!({});
+        }
+        if self.roots {
+            declared["roots"] = json!({});
+        }
+        if self.tasks && version.is_modern() {
+            declared["extensions"] = json!({TASKS: {}});
+        }
+        declared
     }
 
     /// The same client, where it can hear nothing but its answer.

@@ -285,6 +285,10 @@ impl Peer for Exchange {
         self.client.capabilities.can(ask)
     }
 
+    fn holds(&self) -> bool {
+        self.client.session.is_some() || self.task.lock().is_some()
+    }
+
     fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>> {
         Box::pin(async move {
             if let Some((_, question)) = questions

@@ -2,6 +2,8 @@
 //!
 //! A request whose headers say something else than its body is refused: whoever let it pass was told a lie.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderMap, HeaderName};
 use data_encoding::BASE64;
 use serde::Deserialize;
@@ -15,6 +17,8 @@ pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-ver
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const PARAM: &str = "mcp-param-";
+/// Where a schema names the header that repeats an argument.
+const MIRRORED: &str = "x-mcp-header";
 
 /// Checks what concerns every request: the version, the method, and whom it names.
 pub(crate) fn check(
@@ -61,19 +65,36 @@ struct OfTask {
     task_id: String,
 }
 
-/// Checks the arguments that the tool's schema wants repeated, wherever in its objects they stand.
+/// Checks the arguments that the tool's schema wants repeated, if it wants any.
 pub(crate) fn check_arguments(
     headers: &HeaderMap,
     schema: &Value,
-    arguments: &Value,
+    arguments: &RawValue,
 ) -> Result<()> {
+    if !wants_headers(schema) {
+        return Ok(());
+    }
+    let arguments = serde_json::from_str(arguments.get());
+    check_members(headers, schema, &arguments.unwrap_or_default())
+}
+
+fn wants_headers(schema: &Value) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|properties| {
+        let mut each = properties.values();
+        each.any(|property| property.get(MIRRORED).is_some() || wants_headers(property))
+    })
+}
+
+/// Wherever in the objects they stand.
+fn check_members(headers: &HeaderMap, schema: &Value, arguments: &Value) -> Result<()> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return Ok(());
     };
     for (argument, property) in properties {
         let argument = arguments.get(argument);
-        let Some(name) = property.get("x-mcp-header").and_then(Value::as_str) else {
-            check_arguments(headers, property, argument.unwrap_or(&Value::Null))?;
+        let Some(name) = property.get(MIRRORED).and_then(Value::as_str) else {
+            check_members(headers, property, argument.unwrap_or(&Value::Null))?;
             continue;
         };
         let name = format!("{PARAM}{}", name.to_ascii_lowercase());
@@ -126,6 +147,80 @@ fn same(
         None => Err(Refusal::header(format!("the header {name} cannot be read"))),
     }
 }
+
+/// The value as a header can carry it.
+pub(crate) fn encoded(value: &str) -> Cow<'_, str> {
+    let plain = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if plain && value.trim() == value && !value.starts_with(WRAP) {
+        return value.into();
+    }
+    format!("{WRAP}{}?=", BASE64.encode(value.as_bytes())).into()
+}
+
+/// The headers that repeat arguments, as the tool's schema wants them.
+pub(crate) fn mirrored(schema: &Value, arguments: &Value) -> Vec<(String, String)> {
+    let mut headers = Vec::new();
+    each_mirrored(schema, &mut |path, name, _| {
+        let value = path.iter().try_fold(arguments, |value, key| value.get(key));
+        let text = match value {
+            Some(Value::String(text)) => encoded(text).into_owned(),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+            _ => return,
+        };
+        headers.push((format!("{PARAM}{name}"), text));
+    });
+    headers
+}
+
+/// What is wrong with the headers that a tool's schema asks for.
+pub(crate) fn check_mirrored(schema: &Value) -> Result<(), String> {
+    let mut seen: Vec<String> = Vec::new();
+    let mut wrong = None;
+    each_mirrored(schema, &mut |_, name, property| {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let why = if name.is_empty() || !name.bytes().all(token) {
+            Some(format!("x-mcp-header {name:?} is no header's name"))
+        } else if seen.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            Some(format!("x-mcp-header {name:?} stands twice"))
+        } else {
+            let kind = property
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let simple = matches!(kind, "string" | "integer" | "boolean");
+            (!simple).then(|| format!("x-mcp-header {name:?} is on a {kind:?}"))
+        };
+        seen.push(name.to_owned());
+        wrong = wrong.take().or(why);
+    });
+    wrong.map_or(Ok(()), Err)
+}
+
+/// Shows every annotated property to `visit`: where it is, the header, and the property.
+fn each_mirrored(schema: &Value, visit: &mut dyn FnMut(&[&str], &str, &Value)) {
+    fn walk<'s>(
+        schema: &'s Value,
+        path: &mut Vec<&'s str>,
+        visit: &mut dyn FnMut(&[&str], &str, &Value),
+    ) {
+        let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+            return;
+        };
+        for (key, property) in properties {
+            path.push(key);
+            match property.get(MIRRORED) {
+                Some(name) => visit(path, name.as_str().unwrap_or_default(), property),
+                None if path.len() < MAX_DEPTH => walk(property, path, visit),
+                None => {}
+            }
+            path.pop();
+        }
+    }
+    walk(schema, &mut Vec::new(), visit);
+}
+
+/// How deep a schema is looked into for headers.
+const MAX_DEPTH: usize = 16;
 
 const WRAP: &str = "=?base64?";
 

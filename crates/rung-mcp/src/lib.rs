@@ -8,6 +8,7 @@
 //! never ends a connection that others use; a client that is slow or gone costs a bounded amount of memory.
 
 mod client;
+pub mod connect;
 mod envelope;
 mod exchange;
 mod headers;
@@ -15,14 +16,18 @@ pub mod http;
 mod methods;
 mod metrics;
 mod refusal;
+mod remote;
 mod seal;
 mod server;
 mod session;
+mod splice;
 pub mod stdio;
 mod tasks;
 mod version;
 
+pub use client::Capabilities;
 pub use envelope::{Id, MAX_MESSAGE_BYTES, Malformed, Message};
+pub use remote::Remote;
 pub use seal::SealKey;
 pub use server::{Offer, Server};
 pub use tasks::TaskStore;

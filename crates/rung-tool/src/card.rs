@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rung_auth::Access;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// How a tool behaves, for hosts that ask before they let it run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,4 +66,6 @@ pub struct Card {
     pub access: Access,
     /// Whether it becomes a task.
     pub tasks: TaskUse,
+    /// The tool as another server lists it, to be passed on byte for byte but for its name.
+    pub listed: Option<Arc<RawValue>>,
 }

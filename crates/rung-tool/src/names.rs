@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::card::Card;
 use crate::reply::Reply;
@@ -84,7 +84,12 @@ impl ToolSource for Plain {
         })
     }
 
-    fn call<'a>(&'a self, call: &'a Call, name: &'a str, arguments: Value) -> Pending<'a, Reply> {
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply> {
         Box::pin(async move {
             let call = Call {
                 names: Names::Plain,

@@ -104,6 +104,10 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// Whether they can be asked this.
     fn can(&self, ask: Ask) -> bool;
 
+    /// Whether an answer comes to the run that asks. Where it does not, the run is ended and another one is begun
+    /// with the answer at hand: what must not be done twice must not ask.
+    fn holds(&self) -> bool;
+
     /// Asks, and waits for all answers. Each answer is an object. A key names one question of a call: asked again
     /// under the same key, it may be answered as before.
     fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>>;
@@ -126,6 +130,10 @@ impl Peer for Nobody {
 
     fn can(&self, _: Ask) -> bool {
         false
+    }
+
+    fn holds(&self) -> bool {
+        true
     }
 
     fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>> {

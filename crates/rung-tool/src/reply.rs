@@ -4,12 +4,15 @@
 //! links. Each must be able to get to all of the answer alone, so where an answer does not fit, each is told
 //! what was cut and where the rest is. Nothing else builds these shapes.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Cut, Handle, Measure, Path, fit, head, json_bytes, json_string_bytes};
-use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::names::Names;
@@ -17,9 +20,9 @@ use crate::resource::Contents;
 use crate::source::Call;
 
 /// The tool that reads what was kept.
-const READ_TOOL: &str = "rung.read";
+pub(crate) const READ_TOOL: &str = "rung.read";
 /// The most that a text beside structured content takes of a reply that was cut.
-const TEXT_BYTES: usize = 8 << 10;
+pub(crate) const TEXT_BYTES: usize = 8 << 10;
 /// Set aside in `meta` for everything but the records: handle, next call and their names.
 const META_BYTES: usize = 512;
 /// A path longer than this is left out of the next call, which then begins at the top.
@@ -54,6 +57,7 @@ impl<T: Serialize> Answer<T> {
             structured_content: rendering.structured.then(|| json!({})),
             is_error: false,
             fault: None,
+            relayed: None,
         };
         let text_bytes = match &self.text {
             Some(text) => json_string_bytes(text) - 2,
@@ -134,26 +138,47 @@ pub enum Block {
 }
 
 /// A reply, ready to be sent. Serialised, it is the result of a tool call.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone)]
 pub struct Reply {
     /// What every client reads.
     pub content: Vec<Block>,
     /// What programs read.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
     /// Whether the call failed.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
     /// Why, for whoever called within this process.
-    #[serde(skip)]
     pub fault: Option<Fault>,
+    /// All of it as another server gave it, to be passed on byte for byte. Then there is nothing else here.
+    pub relayed: Option<Box<RawValue>>,
+}
+
+impl Serialize for Reply {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(relayed) = &self.relayed {
+            return relayed.serialize(serializer);
+        }
+        let mut reply = serializer.serialize_struct("Reply", 3)?;
+        reply.serialize_field("content", &self.content)?;
+        if let Some(structured) = &self.structured_content {
+            reply.serialize_field("structuredContent", structured)?;
+        }
+        if self.is_error {
+            reply.serialize_field("isError", &true)?;
+        }
+        reply.end()
+    }
 }
 
 /// Keeps what was too large for a reply.
 pub trait Keep: Send + Sync + 'static {
-    /// Keeps `body` for the bearer of `permit`. When this returns, it can be read under the handle.
-    fn keep(&self, permit: &Permit, content_type: &str, body: &[u8]) -> Result<Handle, Fault>;
+    /// Keeps `body` for the bearer of `permit`, with memory that does not grow with it. When this returns, it can
+    /// be read under the handle.
+    fn keep(
+        &self,
+        permit: &Permit,
+        content_type: &str,
+        body: &mut dyn Read,
+    ) -> Result<Handle, Fault>;
 }
 
 impl Reply {
@@ -177,6 +202,7 @@ impl Reply {
             structured_content: None,
             is_error: false,
             fault: None,
+            relayed: None,
         }
     }
 
@@ -204,6 +230,7 @@ impl Reply {
             structured_content: call.rendering.structured.then_some(body),
             is_error: true,
             fault: Some(fault.clone()),
+            relayed: None,
         };
         // A message can repeat what the caller sent, which can be anything.
         if reply.bytes() > call.budget.max_bytes {
@@ -218,7 +245,7 @@ impl Reply {
         reply
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         json_bytes(self, Measure::Bare)
     }
 
@@ -237,17 +264,26 @@ pub(crate) async fn render(
         return Ok(whole(answer, call.rendering));
     }
     let handle = {
-        let body = answer.data.to_string();
-        let permit = call.permit.clone();
-        // The store waits for the disk.
-        let kept = move || keep.keep(&permit, "application/json", body.as_bytes());
-        tokio::task::spawn_blocking(kept)
-            .await
-            .map_err(|error| Fault::new(Code::Internal, error.to_string()))
-            .flatten()
-            .map_err(|fault| not_kept(&fault))?
+        let body = std::io::Cursor::new(answer.data.to_string());
+        kept(call, keep, body).await?
     };
     in_part(&answer, call, &handle)
+}
+
+/// Keeps the JSON of a result.
+pub(crate) async fn kept(
+    call: &Call,
+    keep: Arc<dyn Keep>,
+    mut body: impl Read + Send + 'static,
+) -> Result<Handle, Fault> {
+    let permit = call.permit.clone();
+    // The store waits for the disk.
+    let kept = move || keep.keep(&permit, "application/json", &mut body);
+    tokio::task::spawn_blocking(kept)
+        .await
+        .map_err(|error| Fault::new(Code::Internal, error.to_string()))
+        .flatten()
+        .map_err(|fault| not_kept(&fault))
 }
 
 /// The tool did what it was asked to; only its answer is lost. Whoever called must not think otherwise.
@@ -272,10 +308,11 @@ fn whole(answer: Answer<Value>, rendering: Rendering) -> Reply {
         structured_content: rendering.structured.then_some(answer.data),
         is_error: false,
         fault: None,
+        relayed: None,
     }
 }
 
-fn blocks(text: String, links: &[Link], rendering: Rendering) -> Vec<Block> {
+pub(crate) fn blocks(text: String, links: &[Link], rendering: Rendering) -> Vec<Block> {
     let links = if rendering.links { links } else { &[] };
     let links = links.iter().cloned().map(Block::ResourceLink);
     std::iter::once(Block::Text { text }).chain(links).collect()
@@ -306,6 +343,7 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
         structured_content: call.rendering.structured.then(|| json!({})),
         is_error: false,
         fault: None,
+        relayed: None,
     };
     let read = call.names.show(READ_TOOL);
     let too_small = || {
@@ -327,8 +365,9 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
             max_bytes: room - text_room,
             ..call.budget
         };
-        reply.structured_content =
-            Some(cut(&answer.data, handle, &budget, call.names).ok_or_else(too_small)?);
+        reply.structured_content = Some(
+            cut(&answer.data, &Path::root(), handle, &budget, call.names).ok_or_else(too_small)?,
+        );
     }
     let text = cut_text(answer, handle, text_room, call).ok_or_else(too_small)?;
     reply.content[0] = Block::Text { text };
@@ -336,9 +375,15 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
     Ok(reply)
 }
 
-/// The data in at most `budget`, with a `meta` that says what was cut. `None` if not even that fits.
-fn cut(data: &Value, handle: &Handle, budget: &Budget, names: Names) -> Option<Value> {
-    let fitted = fit(data, &Path::root(), &budget.less(META_BYTES)).ok()?;
+/// The data, which stands at `at` in what is kept, in at most `budget`, with a `meta` that says what was cut. `None` if not even that fits.
+pub(crate) fn cut(
+    data: &Value,
+    at: &Path,
+    handle: &Handle,
+    budget: &Budget,
+    names: Names,
+) -> Option<Value> {
+    let fitted = fit(data, at, &budget.less(META_BYTES)).ok()?;
     if fitted.cuts.is_empty() {
         return Some(fitted.value);
     }
@@ -394,7 +439,7 @@ fn cut_text(answer: &Answer<Value>, handle: &Handle, room: usize, call: &Call) -
             ..call.budget
         };
         // Where there is no room for a preview, the note says enough.
-        cut(&answer.data, handle, &budget, call.names)
+        cut(&answer.data, &Path::root(), handle, &budget, call.names)
             .map_or_else(String::new, |value| value.to_string())
     };
     Some(note + &shown)

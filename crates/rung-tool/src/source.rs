@@ -7,7 +7,7 @@ use std::time::Instant;
 use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault};
 use rung_ladder::{Budget, head};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::card::Card;
 use crate::names::Names;
@@ -63,8 +63,13 @@ pub trait ToolSource: Send + Sync {
         name: &'a str,
     ) -> Pending<'a, Result<Card, Fault>>;
 
-    /// Calls one. What goes wrong is in the reply.
-    fn call<'a>(&'a self, call: &'a Call, name: &'a str, arguments: Value) -> Pending<'a, Reply>;
+    /// Calls one, with its arguments as they came. What goes wrong is in the reply.
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply>;
 }
 
 /// Bytes of a tool's name that an error repeats.
@@ -123,7 +128,12 @@ impl ToolSource for Sources {
         Box::pin(async move { Ok(self.of(permit, name).await?.1) })
     }
 
-    fn call<'a>(&'a self, call: &'a Call, name: &'a str, arguments: Value) -> Pending<'a, Reply> {
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply> {
         Box::pin(async move {
             match self.of(&call.permit, name).await {
                 Ok((source, _)) => source.call(call, name, arguments).await,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::{Code, Face, Fault};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::card::{Card, TaskUse};
@@ -65,8 +66,10 @@ impl Toolbox {
         })
     }
 
-    async fn answer(&self, call: &Call, name: &str, arguments: Value) -> Result<Reply, Fault> {
+    async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
         let entry = self.find(&call.permit, name)?;
+        let arguments = serde_json::from_str(arguments.get())
+            .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
         // A client that has nothing to say may send null or leave the arguments out.
         let arguments = match arguments {
             Value::Null => json!({}),
@@ -119,6 +122,7 @@ impl ToolboxBuilder {
                 hints: T::HINTS,
                 access: T::ACCESS,
                 tasks: TaskUse::Never,
+                listed: None,
             },
             tool: Box::new(tool),
         };
@@ -154,7 +158,12 @@ impl ToolSource for Toolbox {
         Box::pin(std::future::ready(card))
     }
 
-    fn call<'a>(&'a self, call: &'a Call, name: &'a str, arguments: Value) -> Pending<'a, Reply> {
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply> {
         Box::pin(async move {
             match self.answer(call, name, arguments).await {
                 Ok(reply) => reply,

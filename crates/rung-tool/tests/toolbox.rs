@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,10 +23,12 @@ use serde_json::{Value, json};
 struct Shelf(Mutex<HashMap<Handle, String>>);
 
 impl Keep for Shelf {
-    fn keep(&self, _permit: &Permit, _type: &str, body: &[u8]) -> Result<Handle, Fault> {
+    fn keep(&self, _: &Permit, _: &str, body: &mut dyn Read) -> Result<Handle, Fault> {
+        let mut text = String::new();
+        body.read_to_string(&mut text).unwrap();
         let mut kept = self.0.lock().unwrap();
         let handle = Handle::from_bits((kept.len() as u128 + 1).to_be_bytes());
-        kept.insert(handle, String::from_utf8(body.to_vec()).unwrap());
+        kept.insert(handle, text);
         Ok(handle)
     }
 }
@@ -144,12 +147,14 @@ fn toolbox(rows: Vec<Value>) -> (Arc<Shelf>, Toolbox) {
     (shelf, toolbox)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "a literal is given")]
 fn run(toolbox: &Toolbox, call: &Call, name: &str, arguments: Value) -> Reply {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .unwrap();
-    runtime.block_on(toolbox.call(call, name, arguments))
+    let arguments = serde_json::value::to_raw_value(&arguments).unwrap();
+    runtime.block_on(toolbox.call(call, name, &arguments))
 }
 
 fn list(toolbox: &Toolbox, permit: &Permit) -> Vec<String> {
@@ -430,7 +435,7 @@ proptest! {
 struct Full;
 
 impl Keep for Full {
-    fn keep(&self, _permit: &Permit, _type: &str, _body: &[u8]) -> Result<Handle, Fault> {
+    fn keep(&self, _: &Permit, _: &str, _: &mut dyn Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "the disk is full"))
     }
 }

@@ -5,9 +5,11 @@ mod commands;
 mod conformance;
 mod exit;
 mod offer;
+mod reach;
 mod resources;
 mod results;
 mod settings;
+mod table;
 mod tokens;
 mod tools;
 

@@ -89,7 +89,12 @@ impl Results {
 struct Shelf(ResultStore);
 
 impl Keep for Shelf {
-    fn keep(&self, permit: &Permit, content_type: &str, body: &[u8]) -> Result<Handle, Fault> {
+    fn keep(
+        &self,
+        permit: &Permit,
+        content_type: &str,
+        body: &mut dyn std::io::Read,
+    ) -> Result<Handle, Fault> {
         Ok(self.0.put(permit, content_type, body)?.handle)
     }
 }

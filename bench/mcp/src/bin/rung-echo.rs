@@ -47,7 +47,7 @@ impl Tool for Echo {
 struct Nowhere;
 
 impl Keep for Nowhere {
-    fn keep(&self, _: &Permit, _: &str, _: &[u8]) -> Result<Handle, Fault> {
+    fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "nothing is kept"))
     }
 }

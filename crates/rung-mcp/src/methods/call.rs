@@ -19,6 +19,7 @@ use crate::exchange::{End, Exchange, Opening, Outlet, Run};
 use crate::headers;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Request, Server};
+use crate::splice;
 use crate::tasks::{Next, Record, now_ms, questions};
 use crate::version::Version;
 
@@ -187,13 +188,17 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
     struct Params<'a> {
         #[serde(borrow)]
         name: Cow<'a, str>,
-        #[serde(default)]
-        arguments: Value,
+        #[serde(borrow)]
+        arguments: Option<&'a RawValue>,
         #[serde(borrow)]
         task: Option<&'a RawValue>,
     }
     let params: Params<'_> = read(params)?;
-    let (name, arguments) = (params.name.into_owned(), params.arguments);
+    let name = params.name.into_owned();
+    let arguments = match params.arguments {
+        Some(arguments) => arguments.to_owned(),
+        None => no_arguments(),
+    };
     let as_task = params.task.is_some();
     Ok(Begun::later(async move {
         let (mut call, tools) = (start.call(), start.server.0.offer.tools.clone());
@@ -209,7 +214,7 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         }
         let modern = start.client.is_modern();
         let run = Box::pin(async move {
-            let reply = tools.call(&call, &name, arguments).await;
+            let reply = tools.call(&call, &name, &arguments).await;
             match &reply.fault {
                 Some(fault) if fault.code() == Code::UnknownTool => Err(fault.clone().into()),
                 Some(fault) if modern && fault.code() == Code::MissingCapability => {
@@ -223,6 +228,10 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         }
         start.run("tools/call", run, Body::Complete).await
     }))
+}
+
+fn no_arguments() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
 }
 
 /// Whether a call of 2025-11-25 is to be a task: the client says so, where the tool lets it.
@@ -242,7 +251,7 @@ async fn is_task(start: &Start, name: &str, asked: bool) -> Result<bool> {
 }
 
 /// Refuses a modern request that does not bring what this very tool needs. Whether it may become a task.
-async fn fit_for(start: &Start, name: &str, arguments: &Value) -> Result<bool> {
+async fn fit_for(start: &Start, name: &str, arguments: &RawValue) -> Result<bool> {
     let client = &start.client;
     let card = start
         .server
@@ -291,12 +300,7 @@ pub(super) fn task_result(start: Start, id: String) -> Begun {
 
 /// The result as the tool gave it, with the task it comes from.
 fn related_result(record: Record) -> Result<Body> {
-    #[derive(Deserialize)]
-    struct WithMeta<'a> {
-        #[serde(borrow, rename = "_meta")]
-        meta: Option<&'a RawValue>,
-    }
-    let related = json!({RELATED: {"taskId": record.id}}).to_string();
+    let related = json!({"taskId": record.id}).to_string();
     let result = match record.outcome() {
         Ok(Some(result)) => result,
         Ok(None) => return Err(Refusal::params("the task was cancelled: it has no result")),
@@ -305,25 +309,10 @@ fn related_result(record: Record) -> Result<Body> {
             return Err(body.map_or_else(|_| Refusal::bug(), Refusal::of));
         }
     };
-    let text = result.get();
-    let own = serde_json::from_str::<WithMeta<'_>>(text)
-        .ok()
-        .and_then(|own| own.meta);
-    // Where it has a `_meta` of its own, the task is said in there; the rest stays the bytes it was.
-    let (at, said) = match own.map(RawValue::get).filter(|meta| meta.starts_with('{')) {
-        Some(meta) => {
-            let at = meta.as_ptr().addr() - text.as_ptr().addr() + 1;
-            (at, related[1..related.len() - 1].to_owned())
-        }
-        None => (1, format!("\"_meta\":{related}")),
-    };
-    let comma = if text[at..].trim_start().starts_with('}') {
-        ""
-    } else {
-        ","
-    };
+    let meta = splice::member(result.get(), "_meta").map_or("{}", RawValue::get);
+    let meta = splice::with(meta, RELATED, &related);
     Ok(Body::Complete(
-        format!("{}{said}{comma}{}", &text[..at], &text[at..]).into_bytes(),
+        splice::with(result.get(), "_meta", &meta).into_bytes(),
     ))
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rung_ladder::{Measure, json_bytes};
 use rung_tool::{Card, Change, PromptCard, ResourceCard, TaskUse, TemplateCard};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,6 +12,7 @@ use crate::client::Client;
 use crate::envelope::{Id, json, write_notification};
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Server, icons};
+use crate::splice;
 use crate::tasks::Record;
 use crate::version::Version;
 
@@ -46,7 +46,7 @@ pub(super) fn resources(
     let place = Place::read(&server, &client, id, "resources", params)?;
     Ok(Begun::later(async move {
         let cards = server.0.offer.resources.list(&client.permit).await?;
-        let shown = |card: &ResourceCard| json!(card);
+        let shown = |card: &ResourceCard| raw(card);
         Ok(place.page(&server, &client, &cards, |card| &card.uri, shown, shown))
     }))
 }
@@ -59,7 +59,7 @@ pub(super) fn templates(
 ) -> Result<Begun> {
     let place = Place::read(server, client, id, "resourceTemplates", params)?;
     let cards = server.0.offer.resources.templates();
-    let shown = |card: &TemplateCard| json!(card);
+    let shown = |card: &TemplateCard| raw(card);
     let page = place.page(
         server,
         client,
@@ -82,7 +82,7 @@ pub(super) fn prompts(
         let prompts = server.0.offer.prompts.as_ref();
         let prompts = prompts.ok_or_else(|| Refusal::method("prompts/list"))?;
         let cards = prompts.list(&client.permit).await?;
-        let shown = |card: &PromptCard| json!(card);
+        let shown = |card: &PromptCard| raw(card);
         Ok(place.page(&server, &client, &cards, |card| &card.name, shown, shown))
     }))
 }
@@ -96,7 +96,7 @@ pub(super) fn tasks(
     let place = Place::read(&server, &client, id, "tasks", params)?;
     Ok(Begun::later(async move {
         let records = server.0.tasks.list(&client).await?;
-        let shown = |record: &Record| json!(record.legacy());
+        let shown = |record: &Record| raw(&record.legacy());
         Ok(place.page(
             &server,
             &client,
@@ -157,14 +157,14 @@ impl Place {
         client: &Client,
         items: &[T],
         name: impl Fn(&T) -> &str,
-        shown: impl Fn(&T) -> Value,
-        smaller: impl Fn(&T) -> Value,
+        shown: impl Fn(&T) -> Box<RawValue>,
+        smaller: impl Fn(&T) -> Box<RawValue>,
     ) -> Body {
         let first = self.after.map_or(0, |after| {
             let found = items.iter().position(|item| name(item) == after.name);
             found.map_or(after.index, |at| at + 1).min(items.len())
         });
-        let bytes = |value: &Value| json_bytes(value, Measure::Bare) + 1;
+        let bytes = |value: &RawValue| value.get().len() + 1;
         let mut room = self.room;
         let mut page = Vec::new();
         let mut next = first;
@@ -186,22 +186,37 @@ impl Place {
             room -= needed;
             page.push(value);
         }
-        let mut result = Map::new();
-        result.insert(self.list.to_owned(), page.into());
+        let items_json: Vec<&str> = page.iter().map(|item| item.get()).collect();
+        let mut result = format!("{{\"{}\":[{}]", self.list, items_json.join(","));
         if next < items.len() {
             let after = After {
                 name: name(&items[next - 1]).to_owned(),
                 index: next,
             };
             let cursor = server.0.offer.key.seal(self.list, &client.bound(), &after);
-            result.insert("nextCursor".to_owned(), cursor.into());
+            result.push_str(",\"nextCursor\":");
+            result.push_str(&json(&cursor));
         }
-        Body::Cacheable(json(&result).into_bytes())
+        result.push('}');
+        Body::Cacheable(result.into_bytes())
     }
 }
 
-/// A tool as a client of that version knows tools.
-fn described(card: &Card, version: Version, whole: bool) -> Value {
+fn raw(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("our own shapes have string keys")
+}
+
+/// A tool as a client of that version knows tools; another server's as that server lists it.
+fn described(card: &Card, version: Version, whole: bool) -> Box<RawValue> {
+    if let Some(listed) = &card.listed {
+        let named = splice::member(listed.get(), "name").map(RawValue::get);
+        let name = json(&&*card.name);
+        if named == Some(&name) {
+            return (**listed).to_owned();
+        }
+        let renamed = splice::with(listed.get(), "name", &name);
+        return RawValue::from_string(renamed).expect("one member of it is another one");
+    }
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
     put("name", (*card.name).into());
@@ -240,7 +255,7 @@ fn described(card: &Card, version: Version, whole: bool) -> Value {
             }),
         );
     }
-    Value::Object(tool)
+    raw(&tool)
 }
 
 /// The notification of a change, with what must stand in its `_meta`.

@@ -1,7 +1,9 @@
 //! One file a command. Each is given the settings and prints its answer.
 
+mod call;
 mod completions;
 mod config;
+mod inspect;
 mod man;
 mod mcp;
 mod result;
@@ -10,6 +12,7 @@ mod token;
 
 use std::path::PathBuf;
 
+use rung_fault::{Code, Fault};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{Cli, Command};
@@ -27,6 +30,13 @@ pub(crate) fn run(cli: Cli) -> Result {
         }
         Command::Result(command) => result::run(command, &loaded(cli.home, cli.set)?),
         Command::Token(command) => token::run(command, &loaded(cli.home, cli.set)?),
+        Command::Call(args) => call::run(&args, &loaded(cli.home, cli.set)?),
+        Command::Inspect(args) => inspect::run(&args, &loaded(cli.home, cli.set)?),
+        Command::KeepChild { parent, command } => keep_child(parent, &command),
+        Command::ConformanceClient { url } => {
+            let done = runtime()?.block_on(crate::conformance::client::run(&url));
+            Ok(done?)
+        }
         Command::Mcp(args) => mcp::run(&args, &loaded(cli.home, cli.set)?),
         Command::Serve(args) => {
             let mut set = cli.set;
@@ -44,6 +54,34 @@ fn loaded(home: Option<PathBuf>, set: Vec<String>) -> Result<Settings> {
     let settings = Settings::load(&Given::here(home, set)?)?;
     warn(&settings);
     Ok(settings)
+}
+
+/// What reaches other servers runs here.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
+}
+
+#[cfg(target_os = "linux")]
+fn keep_child(parent: u32, command: &[std::ffi::OsString]) -> Result {
+    match rung_mcp::connect::keep(parent, command) {
+        Ok(code) => std::process::exit(code),
+        Err(error) => {
+            let program = command.first().map(|program| program.to_string_lossy());
+            let why = format!(
+                "{} could not be started: {error}",
+                program.unwrap_or_default()
+            );
+            Err(Fault::new(Code::SourceUnavailable, why).into())
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_child(_: u32, _: &[std::ffi::OsString]) -> Result {
+    Err(Fault::new(Code::Internal, "children are kept on Linux alone").into())
 }
 
 /// Everything that is no answer goes to stderr, as much of it as the settings want.

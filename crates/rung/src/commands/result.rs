@@ -207,13 +207,13 @@ fn read(results: &Results, permit: Permit, settings: &Settings, args: ReadArgs) 
         before_chars: args.before_chars,
         after_chars: args.after_chars,
     };
-    let arguments = serde_json::to_value(input)
+    let arguments = serde_json::value::to_raw_value(&input)
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
-    let reply = runtime.block_on(toolbox.call(&call, "rung.read", arguments));
+    let reply = runtime.block_on(toolbox.call(&call, "rung.read", &arguments));
     match (reply.fault.clone(), form) {
         // For people an error is an error; for programs it is a reply like any other.
         (Some(fault), Form::Text | Form::Links) => Err(fault.into()),

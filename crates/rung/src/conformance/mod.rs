@@ -2,6 +2,7 @@
 //!
 //! They are there under `--conformance` alone, and are never part of what is served otherwise.
 
+pub(crate) mod client;
 mod prompts;
 mod resources;
 mod tools;

@@ -9,6 +9,7 @@ use rung_tool::{
     Ask, Block, Card, Change, Contents, Hints, Level, Pending, Progress, Question, Reply, TaskUse,
     ToolSource, unknown_tool,
 };
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{Fixtures, PNG, WAV};
@@ -78,6 +79,7 @@ fn card(name: &str, input_schema: Value, tasks: TaskUse) -> Card {
         hints: Hints::READ,
         access: Access::Read,
         tasks,
+        listed: None,
     }
 }
 
@@ -117,8 +119,14 @@ impl ToolSource for Fixtures {
         Box::pin(std::future::ready(found.ok_or_else(|| unknown(name))))
     }
 
-    fn call<'a>(&'a self, call: Call<'a>, name: &'a str, arguments: Value) -> Pending<'a, Reply> {
+    fn call<'a>(
+        &'a self,
+        call: Call<'a>,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply> {
         Box::pin(async move {
+            let arguments: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
             match self.run(call, name, &arguments).await {
                 Ok(reply) => reply,
                 Err(fault) => Reply::failed(&fault, Face::Rung, call),

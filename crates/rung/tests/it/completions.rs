@@ -29,11 +29,13 @@ fn the_manual_page_has_every_command() {
     assert_eq!(
         names,
         [
+            "rung-call.1",
             "rung-completions.1",
             "rung-config-show.1",
             "rung-config-trust.1",
             "rung-config-untrust.1",
             "rung-config.1",
+            "rung-inspect.1",
             "rung-man.1",
             "rung-mcp.1",
             "rung-result-export.1",

@@ -1,0 +1,247 @@
+//! Where messages from a server go: answers to whoever waits for them, everything else to a delegate.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rung_tool::Pending;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::intake::{Answer, Arrived, take_apart};
+use super::wire::Wire;
+use crate::client::Capabilities;
+use crate::envelope::{ErrorBody, Id, Message, code, write_error, write_result};
+use crate::session::cancelled;
+
+/// Requests of the server's that are answered at once.
+const MAX_ASKED: usize = 64;
+
+/// What a server answered: its result, or its error.
+pub(super) type Outcome = Result<Answer, Box<RawValue>>;
+
+/// Our side of a conversation, beyond asking and being answered. What a server says and asks is handed to it as it
+/// came.
+pub trait Delegate: Send + Sync {
+    /// What can be asked of it. A server is told so, and should not ask more.
+    fn can(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// Something was said: progress of a request, a line of a log, a change.
+    fn told(&self, method: &str, params: Option<&RawValue>) {
+        let _ = (method, params);
+    }
+
+    /// Something is asked: to fill in a form, to write something, to name folders. Dropped when the server takes the
+    /// question back.
+    fn ask<'a>(
+        &'a self,
+        method: &'a str,
+        params: Option<&'a RawValue>,
+    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+        let _ = params;
+        let why = format!("{method} is not answered here");
+        Box::pin(std::future::ready(Err(Unanswered {
+            code: code::METHOD_NOT_FOUND,
+            message: why,
+        })))
+    }
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Clone)]
+pub struct Unanswered {
+    /// The error's number.
+    pub code: i32,
+    /// What to tell the server.
+    pub message: String,
+}
+
+/// A delegate that hears nothing and answers nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Delegate for Silent {}
+
+/// The board of one conversation.
+pub(super) struct Board {
+    waiting: Mutex<Option<HashMap<u64, Waiter>>>,
+    /// Questions of the server's that are being answered.
+    asked: Mutex<HashMap<Id, AbortHandle>>,
+    /// For what belongs to no request.
+    pub(super) delegate: Arc<dyn Delegate>,
+}
+
+struct Waiter {
+    answer: oneshot::Sender<Outcome>,
+    delegate: Option<Arc<dyn Delegate>>,
+}
+
+impl Board {
+    pub(super) fn new(delegate: Arc<dyn Delegate>) -> Self {
+        Self {
+            waiting: Mutex::new(Some(HashMap::new())),
+            asked: Mutex::default(),
+            delegate,
+        }
+    }
+
+    /// Waits for an answer. What is said of the request goes to `delegate`.
+    pub(super) fn wait(
+        &self,
+        id: u64,
+        delegate: Option<Arc<dyn Delegate>>,
+    ) -> oneshot::Receiver<Outcome> {
+        let (answer, answered) = oneshot::channel();
+        // Where nobody answers any more, the sender is dropped here and the waiting fails at once.
+        if let Some(waiting) = self.waiting.lock().as_mut() {
+            waiting.insert(id, Waiter { answer, delegate });
+        }
+        answered
+    }
+
+    /// Nobody waits for this answer any more.
+    pub(super) fn forget(&self, id: u64) {
+        if let Some(waiting) = self.waiting.lock().as_mut() {
+            waiting.remove(&id);
+        }
+    }
+
+    /// Nobody will answer any more.
+    pub(super) fn close(&self) {
+        *self.waiting.lock() = None;
+        for (_, asked) in self.asked.lock().drain() {
+            asked.abort();
+        }
+    }
+
+    /// Takes a message. Junk is passed over, and so is an answer that nobody waits for: a second one, one to a request
+    /// that was cancelled, one with an id that is none of ours.
+    pub(super) fn take(self: &Arc<Self>, message: Arrived, wire: &Arc<dyn Wire>) {
+        if let Some((id, outcome)) = self.sort(message, None, wire) {
+            let waiter = self
+                .waiting
+                .lock()
+                .as_mut()
+                .and_then(|waiting| waiting.remove(&id));
+            if let Some(waiter) = waiter {
+                let _nobody_waits = waiter.answer.send(outcome);
+            } else {
+                tracing::debug!(id, "an answer that nobody waits for");
+            }
+        }
+    }
+
+    /// Takes a message, and gives it back if it is an answer. What belongs to the stream of one request goes to that
+    /// request's delegate.
+    pub(super) fn sort(
+        self: &Arc<Self>,
+        message: Arrived,
+        delegate: Option<&Arc<dyn Delegate>>,
+        wire: &Arc<dyn Wire>,
+    ) -> Option<(u64, Outcome)> {
+        let bytes = match message {
+            Arrived::Short(bytes) => bytes,
+            Arrived::Long(file, bytes) => {
+                let Ok(Some(long)) = take_apart(file) else {
+                    tracing::warn!(bytes, "a long message that is no answer");
+                    return None;
+                };
+                let id = long.id.as_json().parse().ok()?;
+                return Some((id, long.outcome.map(Answer::Long)));
+            }
+        };
+        match Message::read(&bytes) {
+            Ok(Message::Response { id, outcome }) => {
+                let id = id.as_json().parse().ok()?;
+                let here = |result: &RawValue| Answer::Here(result.to_owned());
+                Some((id, outcome.map(here).map_err(ToOwned::to_owned)))
+            }
+            Ok(Message::Notification { method, params }) => {
+                self.told(&method, params, delegate);
+                None
+            }
+            Ok(Message::Request { id, method, params }) => {
+                let delegate = delegate.cloned().unwrap_or_else(|| self.whoever_asked());
+                self.asked(id, method.into_owned(), params, delegate, wire);
+                None
+            }
+            Err(malformed) => {
+                tracing::debug!(%malformed, "not a message");
+                None
+            }
+        }
+    }
+
+    fn told(&self, method: &str, params: Option<&RawValue>, delegate: Option<&Arc<dyn Delegate>>) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct OfProgress {
+            progress_token: u64,
+        }
+        if let Some(id) = cancelled(method, params) {
+            if let Some(asked) = self.asked.lock().remove(&id) {
+                asked.abort();
+            }
+            return;
+        }
+        let of = params.filter(|_| method == "notifications/progress");
+        let of = of.and_then(|params| serde_json::from_str::<OfProgress>(params.get()).ok());
+        let waiting = of.and_then(|of| {
+            let waiting = self.waiting.lock();
+            waiting.as_ref()?.get(&of.progress_token)?.delegate.clone()
+        });
+        match delegate.or(waiting.as_ref()) {
+            Some(delegate) => delegate.told(method, params),
+            None => self.delegate.told(method, params),
+        }
+    }
+
+    /// On a pipe a question names no request. Where one request alone can have asked it, it is that one's.
+    fn whoever_asked(&self) -> Arc<dyn Delegate> {
+        let waiting = self.waiting.lock();
+        let mut delegates = waiting.iter().flat_map(HashMap::values);
+        let mut delegates = delegates
+            .by_ref()
+            .filter_map(|waiter| waiter.delegate.as_ref());
+        match (delegates.next(), delegates.next()) {
+            (Some(only), None) => only.clone(),
+            _ => self.delegate.clone(),
+        }
+    }
+
+    fn asked(
+        self: &Arc<Self>,
+        id: Id,
+        method: String,
+        params: Option<&RawValue>,
+        delegate: Arc<dyn Delegate>,
+        wire: &Arc<dyn Wire>,
+    ) {
+        let (board, wire, params) = (self.clone(), wire.clone(), params.map(ToOwned::to_owned));
+        let mut asked = self.asked.lock();
+        if asked.len() >= MAX_ASKED {
+            tracing::warn!(%method, "the server asks too much at once");
+            return;
+        }
+        let key = id.clone();
+        let answering = tokio::spawn(async move {
+            let answer = match method.as_str() {
+                "ping" => write_result(&id, b"{}"),
+                method => match delegate.ask(method, params.as_deref()).await {
+                    Ok(answer) => write_result(&id, answer.get().as_bytes()),
+                    Err(why) => write_error(Some(&id), &ErrorBody::new(why.code, why.message)),
+                },
+            };
+            board.asked.lock().remove(&id);
+            if let Err(failure) = wire.tell(answer).await {
+                tracing::debug!(?failure, "an answer could not be given");
+            }
+        });
+        // It cannot have ended: it takes this lock to say so.
+        asked.insert(key, answering.abort_handle());
+    }
+}

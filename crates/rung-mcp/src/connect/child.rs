@@ -1,0 +1,439 @@
+//! A server that is a child of ours, spoken to through its standard streams.
+//!
+//! It gets a process group and no more of our environment than it is given. It does not outlive us, however we end:
+//! where a keeper is named, that is the child's parent, and ends everything the child has started when we are gone.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rung_tool::Pending;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::net::unix::pipe;
+use tokio::sync::{Notify, watch};
+
+use super::board::{Board, Outcome};
+use super::error::Failure;
+use super::intake::{Intake, Overflow};
+use super::wire::{Sent, Wire};
+use crate::version::Version;
+
+/// What of our environment every child gets, where it is set.
+const INHERITED: [&str; 11] = [
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
+    "USER",
+];
+/// Bytes that wait for a child to read them.
+const MAX_UNREAD_BYTES: usize = 16 << 20;
+/// Bytes of its stderr that are remembered.
+const LAST_WORDS_BYTES: usize = 8 << 10;
+/// How long it may take to end by itself, and then when it is told to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// What it gets beside the usual few variables.
+    pub env: Vec<(String, String)>,
+    /// Where it runs; here, if nowhere else.
+    pub dir: Option<PathBuf>,
+    /// The program, with its first arguments, that stays with the child: it is given our process id, then the command.
+    pub keeper: Option<Vec<OsString>>,
+}
+
+impl Command {
+    /// A program with these arguments.
+    pub fn new(
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
+        Self {
+            program: program.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: Vec::new(),
+            dir: None,
+            keeper: None,
+        }
+    }
+
+    fn prepared(&self) -> std::process::Command {
+        let mut words = Vec::new();
+        if let Some(keeper) = &self.keeper {
+            words.extend(keeper.iter().cloned());
+            words.push(std::process::id().to_string().into());
+        }
+        words.push(self.program.clone());
+        words.extend(self.args.iter().cloned());
+        let mut command = std::process::Command::new(&words[0]);
+        command.args(&words[1..]).env_clear();
+        for name in INHERITED {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        command
+    }
+}
+
+/// Starts children from one thread that lasts as long as we do: a child that is to end with its parent ends with the
+/// thread that started it.
+fn spawn(command: std::process::Command) -> io::Result<Child> {
+    type Order = (std::process::Command, mpsc::Sender<io::Result<Child>>);
+    static NURSERY: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
+    let nursery = NURSERY.get_or_init(|| {
+        let (orders, taken) = mpsc::channel::<Order>();
+        let run = move || {
+            for (mut command, answer) in taken {
+                let _nobody_waits = answer.send(command.spawn());
+            }
+        };
+        let _runs = std::thread::Builder::new()
+            .name("nursery".to_owned())
+            .spawn(run);
+        Mutex::new(orders)
+    });
+    let gone = || io::Error::other("nothing can be started any more");
+    let (answer, answered) = mpsc::channel();
+    nursery.lock().send((command, answer)).map_err(|_| gone())?;
+    answered.recv().map_err(|_| gone())?
+}
+
+/// The pipes of a child.
+pub(super) struct Pipe {
+    board: Arc<Board>,
+    input: Mutex<Input>,
+    /// There is more to write, or there will never be.
+    more_input: Arc<Notify>,
+    process: Process,
+    open: AtomicBool,
+    last_words: Mutex<VecDeque<u8>>,
+}
+
+/// What goes to the child. A message is written whole or waits whole, so that giving up on one never harms the next.
+struct Input {
+    pipe: Option<Arc<pipe::Sender>>,
+    waiting: VecDeque<Vec<u8>>,
+    /// Bytes of the first that are written.
+    written: usize,
+    bytes: usize,
+}
+
+impl Pipe {
+    pub(super) fn open(command: &Command, board: Arc<Board>) -> Result<Arc<Self>, Failure> {
+        let unavailable = |error: io::Error| {
+            let program = command.program.to_string_lossy();
+            Failure::Unavailable(format!("{program} could not be started: {error}"))
+        };
+        let mut child = spawn(command.prepared()).map_err(unavailable)?;
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let process = Process::watch(child);
+        let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
+            return Err(Failure::Unavailable("its streams are missing".to_owned()));
+        };
+        let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin)).map_err(unavailable)?;
+        let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout)).map_err(unavailable)?;
+        let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr)).map_err(unavailable)?;
+        let more_input = Arc::new(Notify::new());
+        let pipe = Arc::new(Self {
+            board,
+            input: Mutex::new(Input {
+                pipe: Some(Arc::new(stdin)),
+                waiting: VecDeque::new(),
+                written: 0,
+                bytes: 0,
+            }),
+            more_input: more_input.clone(),
+            process,
+            open: AtomicBool::new(true),
+            last_words: Mutex::default(),
+        });
+        // None of them keeps it alive: when nobody else wants it, it is over.
+        tokio::spawn(read(Arc::downgrade(&pipe), stdout));
+        tokio::spawn(listen(Arc::downgrade(&pipe), stderr));
+        tokio::spawn(write(Arc::downgrade(&pipe), more_input));
+        Ok(pipe)
+    }
+
+    /// Sends a message: at once where the child keeps up, else when it has read what is before it.
+    fn send(&self, mut message: Vec<u8>) -> Result<(), Failure> {
+        // Between the parts of a message a line break means as much as a space, and within them there is none.
+        for byte in &mut message {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+        message.push(b'\n');
+        let mut input = self.input.lock();
+        let Some(pipe) = input.pipe.clone() else {
+            return Err(Failure::Unavailable(self.why_gone()));
+        };
+        if input.waiting.is_empty() {
+            match pipe.try_write(&message) {
+                Ok(written) if written == message.len() => return Ok(()),
+                Ok(written) => input.written = written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    input.pipe = None;
+                    return Err(Failure::Unavailable(format!("{error}{}", self.why_gone())));
+                }
+            }
+        } else if input.bytes + message.len() > MAX_UNREAD_BYTES {
+            return Err(Failure::Unavailable(
+                "it does not read what it is sent".to_owned(),
+            ));
+        }
+        input.bytes += message.len();
+        input.waiting.push_back(message);
+        drop(input);
+        self.more_input.notify_one();
+        Ok(())
+    }
+
+    /// Nothing comes any more.
+    fn hang_up(&self) {
+        self.open.store(false, Ordering::Release);
+        self.input.lock().pipe = None;
+        self.more_input.notify_one();
+        self.board.close();
+    }
+
+    fn why_gone(&self) -> String {
+        let status = self.process.status();
+        let how = match status {
+            Some(status) => format!("it has ended ({status})"),
+            None => "it has closed its output".to_owned(),
+        };
+        match self.last_words() {
+            words if words.is_empty() => how,
+            words => format!("{how}; its last words: {words}"),
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.hang_up();
+        self.process.terminate();
+    }
+}
+
+/// Reads the child's messages, a line each.
+async fn read(pipe: Weak<Pipe>, mut stdout: pipe::Receiver) {
+    use tokio::io::AsyncReadExt as _;
+    let mut buffer = vec![0; 64 << 10];
+    let mut line = Intake::default();
+    let mut overflow = false;
+    loop {
+        let read = stdout.read(&mut buffer).await.unwrap_or(0);
+        let Some(pipe) = pipe.upgrade() else {
+            return;
+        };
+        if read == 0 {
+            return pipe.hang_up();
+        }
+        let mut rest = &buffer[..read];
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest);
+            let part = &rest[..end.unwrap_or(rest.len())];
+            if !overflow && let Err(error) = line.push(part) {
+                tracing::warn!(%error, "a line of a server's was passed over");
+                overflow = true;
+                line = Intake::default();
+                if matches!(error, Overflow::Disk(_)) {
+                    return pipe.hang_up();
+                }
+            }
+            let Some(end) = end else {
+                break;
+            };
+            rest = &rest[end + 1..];
+            if !std::mem::take(&mut overflow) && !line.is_empty() {
+                let wire: Arc<dyn Wire> = pipe.clone();
+                pipe.board.take(line.finish(), &wire);
+            }
+        }
+    }
+}
+
+/// Remembers the last of what the child says beside the protocol.
+async fn listen(pipe: Weak<Pipe>, mut stderr: pipe::Receiver) {
+    use tokio::io::AsyncReadExt as _;
+    let mut buffer = vec![0; 4 << 10];
+    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+        let Some(pipe) = pipe.upgrade() else {
+            return;
+        };
+        let mut words = pipe.last_words.lock();
+        words.extend(&buffer[..read]);
+        let over = words.len().saturating_sub(LAST_WORDS_BYTES);
+        words.drain(..over);
+    }
+}
+
+/// Writes what could not be written at once.
+async fn write(pipe: Weak<Pipe>, more_input: Arc<Notify>) {
+    loop {
+        let waits_for = {
+            let Some(pipe) = pipe.upgrade() else {
+                return;
+            };
+            let input = pipe.input.lock();
+            let Some(sender) = &input.pipe else {
+                return;
+            };
+            Some(sender.clone()).filter(|_| !input.waiting.is_empty())
+        };
+        let Some(sender) = waits_for else {
+            more_input.notified().await;
+            continue;
+        };
+        tokio::select! {
+            ready = sender.writable() => if ready.is_err() {
+                return;
+            },
+            () = more_input.notified() => continue,
+        }
+        let Some(pipe) = pipe.upgrade() else {
+            return;
+        };
+        let mut input = pipe.input.lock();
+        while let Some(first) = input.waiting.front() {
+            let rest = first.len() - input.written;
+            match sender.try_write(&first[input.written..]) {
+                Ok(written) if written == rest => {
+                    input.bytes -= first.len();
+                    input.waiting.pop_front();
+                    input.written = 0;
+                }
+                Ok(written) => input.written += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    input.pipe = None;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Wire for Pipe {
+    fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
+        Box::pin(async move {
+            let answered = self.board.wait(sent.id, sent.delegate);
+            self.send(sent.message)?;
+            if let Ok(outcome) = answered.await {
+                Ok(outcome)
+            } else {
+                // It may be about to say why.
+                self.process.ended(Duration::from_millis(100)).await;
+                Err(Failure::Lost(self.why_gone()))
+            }
+        })
+    }
+
+    fn tell(&self, message: Vec<u8>) -> Pending<'_, Result<(), Failure>> {
+        Box::pin(std::future::ready(self.send(message)))
+    }
+
+    fn agreed(&self, _: Version) {}
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    fn last_words(&self) -> String {
+        let words: Vec<u8> = self.last_words.lock().iter().copied().collect();
+        let words = String::from_utf8_lossy(&words);
+        let lines: Vec<&str> = words
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        let last = lines.len().saturating_sub(8);
+        lines[last..].join(" | ")
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        Box::pin(async move {
+            self.hang_up();
+            // A server that is told nothing more has nothing more to do.
+            if self.process.ended(GRACE).await {
+                return;
+            }
+            self.process.terminate();
+            if !self.process.ended(GRACE * 2).await {
+                self.process.kill();
+            }
+        })
+    }
+}
+
+/// A process that is waited for, by a thread of its own.
+struct Process {
+    id: Option<Pid>,
+    ended: watch::Receiver<Option<ExitStatus>>,
+}
+
+impl Process {
+    fn watch(mut child: Child) -> Self {
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let (tell, ended) = watch::channel(None);
+        let wait = move || {
+            let status = child.wait().unwrap_or_default();
+            let _nobody_cares = tell.send(Some(status));
+        };
+        let _runs = std::thread::Builder::new()
+            .name("child".to_owned())
+            .stack_size(64 << 10)
+            .spawn(wait);
+        Self { id, ended }
+    }
+
+    fn status(&self) -> Option<ExitStatus> {
+        *self.ended.borrow()
+    }
+
+    /// Whether it ends within this time.
+    async fn ended(&self, within: Duration) -> bool {
+        let mut ended = self.ended.clone();
+        let ended = ended.wait_for(Option::is_some);
+        tokio::time::timeout(within, ended).await.is_ok()
+    }
+
+    fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Tells the whole group. An id that is free again is nobody's we know.
+    fn signal(&self, signal: Signal) {
+        if let (Some(id), None) = (self.id, self.status()) {
+            let _gone = kill_process_group(id, signal);
+            let _gone = kill_process(id, signal);
+        }
+    }
+}

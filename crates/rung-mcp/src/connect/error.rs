@@ -1,0 +1,182 @@
+//! What can go wrong with another server.
+
+use std::sync::Arc;
+
+use rung_fault::{Code, Coded, Detail, Fault};
+use rung_ladder::head;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Bytes of a server's own words that are repeated.
+const MAX_WORDS_BYTES: usize = 1_000;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// Nothing was asked of it.
+    #[error("{server} is not there: {why}")]
+    Unavailable {
+        /// Which server.
+        server: Arc<str>,
+        /// Why not.
+        why: String,
+    },
+    /// It wants a credential.
+    #[error("{server} wants a credential: {why}")]
+    Unauthorized {
+        /// Which server.
+        server: Arc<str>,
+        /// What it said.
+        why: String,
+    },
+    /// It was asked, and its answer did not come.
+    #[error("{server} was asked, and its answer was lost: {why}")]
+    Lost {
+        /// Which server.
+        server: Arc<str>,
+        /// What happened.
+        why: String,
+    },
+    /// Its answer did not come in time.
+    #[error("{server} did not answer in time; it was asked to stop")]
+    Late {
+        /// Which server.
+        server: Arc<str>,
+    },
+    /// It refused.
+    #[error("{server} refused: {} ({})", refusal.message, refusal.code)]
+    Refused {
+        /// Which server.
+        server: Arc<str>,
+        /// In its own words.
+        refusal: Refused,
+    },
+    /// It answered with something that is none.
+    #[error("{server} gave an answer that cannot be used: {why}")]
+    Unusable {
+        /// Which server.
+        server: Arc<str>,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// The error that a server answered with.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// Its number.
+    pub code: i64,
+    /// What happened.
+    pub message: String,
+    /// What else there is to know, as it came.
+    pub data: Option<Arc<RawValue>>,
+}
+
+impl Refused {
+    pub(super) fn read(error: &RawValue) -> Self {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            #[serde(default)]
+            code: Value,
+            #[serde(default)]
+            message: Value,
+            #[serde(borrow)]
+            data: Option<&'a RawValue>,
+        }
+        let Ok(wire) = serde_json::from_str::<Wire<'_>>(error.get()) else {
+            let message = head(error.get(), MAX_WORDS_BYTES).to_owned();
+            return Self {
+                code: 0,
+                message,
+                data: None,
+            };
+        };
+        Self {
+            code: wire.code.as_i64().unwrap_or_default(),
+            message: head(wire.message.as_str().unwrap_or_default(), MAX_WORDS_BYTES).to_owned(),
+            data: wire.data.map(|data| data.to_owned().into()),
+        }
+    }
+}
+
+impl Coded for Error {
+    fn code(&self) -> Code {
+        match self {
+            Self::Unavailable { .. } => Code::SourceUnavailable,
+            Self::Unauthorized { .. } => Code::SourceUnauthorized,
+            Self::Lost { .. } => Code::OutcomeUnknown,
+            Self::Late { .. } => Code::DeadlineExceeded,
+            Self::Refused { .. } => Code::SourceRefused,
+            Self::Unusable { .. } => Code::SourceFailed,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Unavailable { .. } => "look at its command or address, then try again",
+            Self::Unauthorized { .. } => "give it a credential in its headers or environment",
+            Self::Lost { .. } | Self::Late { .. } => {
+                "look whether it was done before doing it again"
+            }
+            Self::Refused { .. } => "correct the request, or list what the server has",
+            Self::Unusable { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+impl Error {
+    /// The fault of a request that may safely be made again.
+    pub(crate) fn harmless(&self) -> Fault {
+        match self {
+            Self::Lost { .. } => Fault::new(Code::SourceFailed, self.to_string()),
+            Self::Late { .. } => {
+                Fault::new(Code::DeadlineExceeded, self.to_string()).with_hint("try again")
+            }
+            other => other.clone().into(),
+        }
+    }
+
+    /// The fault of a call, with the server's own number where it has one.
+    pub fn into_fault(self) -> Fault {
+        let number = match &self {
+            Self::Refused { refusal, .. } => Some(refusal.code),
+            _ => None,
+        };
+        let fault = Fault::from(self);
+        match number {
+            Some(number) => fault.with(Detail::Rule, number),
+            None => fault,
+        }
+    }
+}
+
+/// What a wire knows of a failure. Whose it is, the connection knows.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nothing was sent.
+    Unavailable(String),
+    Unauthorized(String),
+    /// Something was sent.
+    Lost(String),
+    Unusable(String),
+    /// The session is no longer known: nothing was done.
+    NoSession,
+}
+
+impl Failure {
+    pub(super) fn of(self, server: &Arc<str>) -> Error {
+        let server = server.clone();
+        match self {
+            Self::Unavailable(why) => Error::Unavailable { server, why },
+            Self::Unauthorized(why) => Error::Unauthorized { server, why },
+            Self::Lost(why) => Error::Lost { server, why },
+            Self::Unusable(why) => Error::Unusable { server, why },
+            Self::NoSession => Error::Unavailable {
+                server,
+                why: "it forgot the session".to_owned(),
+            },
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! What comes in: in memory while it is small, in a file beyond that.
+//!
+//! A server may answer with more than anybody wants to hold. Such a message is written to a file without a name, and
+//! looked through once for its members; what it carries is read from there, a piece at a time.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
+use std::ops::Range;
+
+use rung_tool::LongResult;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use crate::envelope::Id;
+
+/// What is held in memory of one message.
+pub(super) const MEMORY_BYTES: usize = 4 << 20;
+/// What is taken of one message at all.
+const MAX_BYTES: u64 = 1 << 30;
+/// Bytes of a member that names something: a method, an id.
+const MAX_NAME_BYTES: usize = 1 << 10;
+/// How much of a long result is shown before it is read.
+const HEAD_BYTES: u64 = 4 << 10;
+/// Bytes of an error that are read.
+const MAX_ERROR_BYTES: u64 = 64 << 10;
+
+/// A message on its way in.
+#[derive(Debug, Default)]
+pub(super) struct Intake {
+    memory: Vec<u8>,
+    file: Option<File>,
+    bytes: u64,
+}
+
+/// Why a message was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Overflow {
+    #[error("a message has more than {MAX_BYTES} bytes")]
+    TooLong,
+    #[error("a long message could not be put aside: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// A message that has come in.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    Short(Vec<u8>),
+    Long(File, u64),
+}
+
+impl Intake {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Overflow> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > MAX_BYTES {
+            return Err(Overflow::TooLong);
+        }
+        if let Some(file) = &mut self.file {
+            return Ok(file.write_all(bytes)?);
+        }
+        if self.memory.len() + bytes.len() <= MEMORY_BYTES {
+            self.memory.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let mut file = tempfile::tempfile()?;
+        file.write_all(&self.memory)?;
+        file.write_all(bytes)?;
+        self.memory = Vec::new();
+        self.file = Some(file);
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub(super) fn finish(&mut self) -> Arrived {
+        let Self {
+            memory,
+            file,
+            bytes,
+        } = std::mem::take(self);
+        match file {
+            Some(file) => Arrived::Long(file, bytes),
+            None => Arrived::Short(memory),
+        }
+    }
+}
+
+/// What a server answered: a result as it came.
+#[derive(Debug)]
+pub enum Answer {
+    /// In memory.
+    Here(Box<RawValue>),
+    /// Too long for that.
+    Long(LongAnswer),
+}
+
+/// A result that is too long to be held.
+#[derive(Debug)]
+pub struct LongAnswer {
+    file: File,
+    span: Range<u64>,
+}
+
+impl LongAnswer {
+    /// Its bytes, and how it begins.
+    pub fn open(mut self) -> io::Result<LongResult> {
+        let bytes = self.span.end - self.span.start;
+        self.file.seek(SeekFrom::Start(self.span.start))?;
+        let mut head = Vec::new();
+        (&self.file)
+            .take(HEAD_BYTES.min(bytes))
+            .read_to_end(&mut head)?;
+        // A character that was cut in two is not shown.
+        let whole = match std::str::from_utf8(&head) {
+            Ok(_) => head.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        head.truncate(whole);
+        self.file.seek(SeekFrom::Start(self.span.start))?;
+        Ok(LongResult {
+            bytes,
+            head: String::from_utf8(head).unwrap_or_default(),
+            body: Box::new(self.file.take(bytes)),
+        })
+    }
+}
+
+/// A long message, taken apart. Nothing but an answer is worth so many bytes.
+pub(super) struct LongMessage {
+    pub(super) id: Id,
+    /// The result, or the error's text.
+    pub(super) outcome: Result<LongAnswer, Box<RawValue>>,
+}
+
+/// Looks a long message through. `None` if it is no answer.
+pub(super) fn take_apart(file: File) -> io::Result<Option<LongMessage>> {
+    let mut scan = Scan {
+        input: BufReader::with_capacity(64 << 10, &file),
+        at: 0,
+    };
+    let Some(found) = scan.members()? else {
+        return Ok(None);
+    };
+    let Some(id) = found.id.and_then(|raw| Id::read(&raw)) else {
+        return Ok(None);
+    };
+    let (is_error, place) = match (found.result, found.error) {
+        (Some(result), None) => (false, result),
+        (None, Some(error)) => (true, error),
+        _ => return Ok(None),
+    };
+    let mut file = file;
+    file.seek(SeekFrom::Start(place.start))?;
+    if is_error {
+        let mut text = String::new();
+        let length = place.end - place.start;
+        (&file)
+            .take(length.min(MAX_ERROR_BYTES))
+            .read_to_string(&mut text)?;
+        let error = RawValue::from_string(text).or_else(|_| {
+            RawValue::from_string(r#"{"message":"an error of many bytes"}"#.to_owned())
+        })?;
+        return Ok(Some(LongMessage {
+            id,
+            outcome: Err(error),
+        }));
+    }
+    // Whoever reads it later takes it for JSON.
+    let body = BufReader::with_capacity(64 << 10, (&file).take(place.end - place.start));
+    if serde_json::from_reader::<_, IgnoredAny>(body).is_err() {
+        return Ok(None);
+    }
+    Ok(Some(LongMessage {
+        id,
+        outcome: Ok(LongAnswer { file, span: place }),
+    }))
+}
+
+/// The members of a message, as far as they matter here.
+#[derive(Default)]
+struct Members {
+    id: Option<Box<RawValue>>,
+    result: Option<Range<u64>>,
+    error: Option<Range<u64>>,
+}
+
+/// Goes through the outermost object once, looking at structure alone.
+struct Scan<R> {
+    input: BufReader<R>,
+    at: u64,
+}
+
+impl<R: Read> Scan<R> {
+    fn next(&mut self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        if self.input.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        self.at += 1;
+        Ok(Some(byte[0]))
+    }
+
+    fn next_solid(&mut self) -> io::Result<Option<u8>> {
+        loop {
+            match self.next()? {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// `None` if it is no object.
+    fn members(&mut self) -> io::Result<Option<Members>> {
+        let mut found = Members::default();
+        if self.next_solid()? != Some(b'{') {
+            return Ok(None);
+        }
+        let mut next = self.next_solid()?;
+        while next == Some(b'"') {
+            let Some(name) = self.string()? else {
+                return Ok(None);
+            };
+            if self.next_solid()? != Some(b':') {
+                return Ok(None);
+            }
+            let Some(first) = self.next_solid()? else {
+                return Ok(None);
+            };
+            let start = self.at - 1;
+            let Some((text, after)) = self.value(first)? else {
+                return Ok(None);
+            };
+            let span = start..self.at - u64::from(after.is_some());
+            match name.as_slice() {
+                b"id" => {
+                    let text = String::from_utf8(text).unwrap_or_default();
+                    found.id = RawValue::from_string(text.trim_end().to_owned()).ok();
+                }
+                b"result" => found.result = Some(span),
+                b"error" => found.error = Some(span),
+                _ => {}
+            }
+            let after = match after {
+                Some(b' ' | b'\t' | b'\n' | b'\r') | None => self.next_solid()?,
+                after => after,
+            };
+            match after {
+                Some(b',') => next = self.next_solid()?,
+                Some(b'}') => return Ok(Some(found)),
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rest of a string, behind its first quote; of a long one, how it begins.
+    fn string(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut text = Vec::new();
+        loop {
+            let Some(byte) = self.next()? else {
+                return Ok(None);
+            };
+            match byte {
+                b'"' => return Ok(Some(text)),
+                b'\\' => {
+                    // An escaped name is none that we look for.
+                    text.push(byte);
+                    if self.next()?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                byte if text.len() < MAX_NAME_BYTES => text.push(byte),
+                _ => {}
+            }
+        }
+    }
+
+    /// Passes over a value that begins with `first`. How its text begins, and, where that had to be read to know that
+    /// the value has ended, the byte behind it.
+    fn value(&mut self, first: u8) -> io::Result<Option<(Vec<u8>, Option<u8>)>> {
+        let mut text = vec![first];
+        if first == b'"' {
+            let Some(rest) = self.string()? else {
+                return Ok(None);
+            };
+            text.extend(rest);
+            text.push(b'"');
+            return Ok(Some((text, None)));
+        }
+        if !matches!(first, b'{' | b'[') {
+            loop {
+                match self.next()? {
+                    Some(byte @ (b',' | b'}' | b' ' | b'\t' | b'\n' | b'\r')) => {
+                        return Ok(Some((text, Some(byte))));
+                    }
+                    Some(byte) if text.len() < MAX_NAME_BYTES => text.push(byte),
+                    Some(_) => {}
+                    None => return Ok(None),
+                }
+            }
+        }
+        let mut depth = 1_u64;
+        while depth > 0 {
+            match self.next()? {
+                Some(b'"') => {
+                    if self.string()?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Some(b'{' | b'[') => depth += 1,
+                Some(b'}' | b']') => depth -= 1,
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+        Ok(Some((text, None)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn apart(text: &str) -> Option<(String, Result<String, String>)> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.rewind().unwrap();
+        let found = take_apart(file).unwrap()?;
+        let outcome = match found.outcome {
+            Ok(long) => {
+                let mut text = String::new();
+                long.open().unwrap().body.read_to_string(&mut text).unwrap();
+                Ok(text)
+            }
+            Err(error) => Err(error.get().to_owned()),
+        };
+        Some((found.id.as_json().to_owned(), outcome))
+    }
+
+    #[test]
+    fn a_long_answer_is_taken_apart_wherever_its_members_stand() {
+        let result = r#"{"a":[1,"}",{"b":"\"]"}], "c": 1.50 }"#;
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#),
+            format!(" {{ \"result\" : {result} , \"id\" : 7 , \"jsonrpc\":\"2.0\" }} \n"),
+        ] {
+            assert_eq!(apart(&text), Some(("7".to_owned(), Ok(result.to_owned()))));
+        }
+        let error = r#"{"code":-1,"message":"no"}"#;
+        let refused = apart(&format!(r#"{{"id":"x","error":{error},"jsonrpc":"2.0"}}"#));
+        assert_eq!(refused, Some(("\"x\"".to_owned(), Err(error.to_owned()))));
+        for none in [
+            "",
+            "[]",
+            "{",
+            r#"{"id":7}"#,
+            r#"{"id":7,"result":{"#,
+            r#"{"id":7,"result":{]}"#,
+            r#"{"result":{}}"#,
+            r#"{"method":"x","params":{}}"#,
+        ] {
+            assert_eq!(apart(none), None, "{none}");
+        }
+    }
+
+    proptest! {
+        /// The span of the result is the bytes that came, for any JSON.
+        #[test]
+        fn a_long_result_comes_out_byte_for_byte(value in any_json(), front in any::<bool>()) {
+            let text = if front {
+                format!("{{\"result\":{value},\"id\":12}}")
+            } else {
+                format!("{{\"id\":12,\"result\":{value}}}")
+            };
+            prop_assert_eq!(apart(&text), Some(("12".to_owned(), Ok(value))));
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?",
+            any::<String>().prop_map(|text| serde_json::to_string(&text).unwrap()),
+            Just("null".to_owned()),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4)
+                    .prop_map(|items| format!("[{}]", items.join(" , "))),
+                proptest::collection::vec(("[a-z\"\\\\]{0,3}", inner), 0..4).prop_map(|members| {
+                    let member = |(name, value): &(String, String)| {
+                        format!("{}: {value}", serde_json::to_string(name).unwrap())
+                    };
+                    let members: Vec<_> = members.iter().map(member).collect();
+                    format!("{{{}}}", members.join(","))
+                }),
+            ]
+        })
+    }
+}

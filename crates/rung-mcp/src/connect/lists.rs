@@ -1,0 +1,246 @@
+//! Lists of a server's, followed to their end, each item as it came.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::intake::Answer;
+use super::{Connection, Error, How};
+use crate::headers::check_mirrored;
+
+/// Pages that are followed; what lies beyond is left out, and that is said.
+const MAX_PAGES: usize = 200;
+/// Items that are taken.
+const MAX_ITEMS: usize = 20_000;
+/// Bytes of a tool's name.
+const MAX_NAME_BYTES: usize = 128;
+/// Bytes of a schema.
+const MAX_SCHEMA_BYTES: usize = 1 << 20;
+
+/// What can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Tools.
+    Tools,
+    /// Resources.
+    Resources,
+    /// Templates of resources.
+    Templates,
+    /// Prompts.
+    Prompts,
+}
+
+impl Kind {
+    fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+            Self::Prompts => "prompts/list",
+        }
+    }
+
+    fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// The capability of a server that has such a list.
+    fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources | Self::Templates => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
+}
+
+/// A list.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Its items, as they came.
+    pub items: Vec<Box<RawValue>>,
+    /// Whether there was more than anybody follows.
+    pub cut: bool,
+    /// Milliseconds for which it may be kept, where the server says.
+    pub ttl_ms: Option<u64>,
+}
+
+/// A tool that can be called.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it takes.
+    pub input_schema: Arc<Value>,
+    /// Everything the server says of it, as it came.
+    pub listed: Arc<RawValue>,
+}
+
+/// A tool that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// Its name, where it has one.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The tools of a server.
+#[derive(Debug, Default)]
+pub struct Tools {
+    /// Those that can be called.
+    pub tools: Vec<Tool>,
+    /// Those that cannot.
+    pub dropped: Vec<Dropped>,
+    /// Whether there were more than anybody follows.
+    pub cut: bool,
+    /// Milliseconds for which the list may be kept, where the server says.
+    pub ttl_ms: Option<u64>,
+}
+
+impl Connection {
+    /// A list, to its end. A server that does not have such things has none.
+    pub async fn list(&self, kind: Kind, how: &How) -> Result<Listed, Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Page<'a> {
+            #[serde(borrow)]
+            next_cursor: Option<Cow<'a, str>>,
+            ttl_ms: Option<u64>,
+        }
+        let mut listed = Listed::default();
+        let mut cursor: Option<String> = None;
+        let unusable = |why: String| Error::Unusable {
+            server: self.name().clone(),
+            why,
+        };
+        for _ in 0..MAX_PAGES {
+            let params = cursor.as_ref().map(|cursor| {
+                serde_json::value::to_raw_value(&json!({"cursor": cursor}))
+                    .expect("an object of text")
+            });
+            let answer = match self.look(kind.method(), params.as_deref(), how).await {
+                // What it never said it had it need not have.
+                Err(Error::Refused { .. }) if !self.has(kind) => return Ok(listed),
+                answer => answer?,
+            };
+            let Answer::Here(page) = answer else {
+                return Err(unusable(format!("a page of {} is too long", kind.method())));
+            };
+            let items = crate::splice::member(page.get(), kind.member());
+            let items = items.map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
+            let Some(Ok(items)) = items else {
+                return Err(unusable(format!("{} gave no list", kind.method())));
+            };
+            listed
+                .items
+                .extend(items.into_iter().map(ToOwned::to_owned));
+            let page: Page<'_> = serde_json::from_str(page.get())
+                .map_err(|error| unusable(format!("{}: {error}", kind.method())))?;
+            listed.ttl_ms = match (listed.ttl_ms, page.ttl_ms) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            let next = page.next_cursor.map(Cow::into_owned);
+            // A cursor that leads to itself leads nowhere.
+            if next.is_none() || next == cursor {
+                return Ok(listed);
+            }
+            if listed.items.len() >= MAX_ITEMS {
+                break;
+            }
+            cursor = next;
+        }
+        listed.cut = true;
+        Ok(listed)
+    }
+
+    /// The tools, each looked at alone: a bad one does not take the others with it.
+    pub async fn tools(&self, how: &How) -> Result<Tools, Error> {
+        let listed = self.list(Kind::Tools, how).await?;
+        let mut tools = Tools {
+            cut: listed.cut,
+            ttl_ms: listed.ttl_ms,
+            ..Tools::default()
+        };
+        for item in listed.items {
+            match Tool::read(item) {
+                Ok(tool) if tools.tools.iter().any(|other| other.name == tool.name) => {
+                    let name = tool.name.to_string();
+                    tools.dropped.push(Dropped {
+                        name,
+                        why: "another one has this name".to_owned(),
+                    });
+                }
+                Ok(tool) => tools.tools.push(tool),
+                Err(dropped) => {
+                    tracing::warn!(server = %self.name(), tool = ?dropped.name, why = %dropped.why, "a tool is left out");
+                    tools.dropped.push(dropped);
+                }
+            }
+        }
+        Ok(tools)
+    }
+
+    fn has(&self, kind: Kind) -> bool {
+        self.agreement()
+            .is_none_or(|agreed| agreed.capabilities.get(kind.capability()).is_some())
+    }
+}
+
+impl Tool {
+    /// Reads one tool of a list.
+    pub fn read(listed: Box<RawValue>) -> Result<Self, Dropped> {
+        let tool: Value = serde_json::from_str(listed.get()).unwrap_or_default();
+        let name = tool["name"].as_str().unwrap_or_default();
+        let dropped = |why: &str| Dropped {
+            name: rung_ladder::head(name, MAX_NAME_BYTES).to_owned(),
+            why: why.to_owned(),
+        };
+        if !(1..=MAX_NAME_BYTES).contains(&name.len()) || name.chars().any(char::is_control) {
+            return Err(dropped("its name is none"));
+        }
+        let schema = &tool["inputSchema"];
+        if !schema.is_object() {
+            return Err(dropped("its inputSchema is no object"));
+        }
+        if schema.to_string().len() > MAX_SCHEMA_BYTES {
+            return Err(dropped("its inputSchema is too long"));
+        }
+        if tool
+            .get("outputSchema")
+            .is_some_and(|schema| !schema.is_object())
+        {
+            return Err(dropped("its outputSchema is no object"));
+        }
+        if tool
+            .get("description")
+            .is_some_and(|text| !text.is_string())
+        {
+            return Err(dropped("its description is no text"));
+        }
+        if let Err(why) = check_mirrored(schema) {
+            return Err(dropped(&why));
+        }
+        Ok(Self {
+            name: name.into(),
+            input_schema: Arc::new(schema.clone()),
+            listed: listed.into(),
+        })
+    }
+
+    /// Whether it is only called as a task, in 2025-11-25.
+    pub(super) fn must_be_task(&self) -> bool {
+        let execution = crate::splice::member(self.listed.get(), "execution");
+        let support = execution.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        support.is_some_and(|execution| execution["taskSupport"] == "required")
+    }
+}

@@ -1,0 +1,334 @@
+//! Another server's tools, as a source like our own.
+//!
+//! What it lists and what it answers goes on as it came; what does not fit a reply is kept, and the ladder leads to it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Face, Fault};
+use rung_tool::{
+    Ask, Call, Card, Given, Hints, Keep, Level, Peer, Pending, Progress, Question, Reply, TaskUse,
+    ToolSource, unknown_tool,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::client::Capabilities;
+use crate::connect::{
+    Answer, Connection, Delegate, Dropped, Error, How, Options, Target, Tool, Unanswered,
+};
+use crate::envelope::code;
+
+/// How long a list is kept, where the server does not tell of changes; and where it does.
+const FRESH: Duration = Duration::from_secs(5);
+const FRESH_WHERE_TOLD: Duration = Duration::from_mins(5);
+/// The one question of a request to its caller.
+const KEY: &str = "asked";
+
+/// Another server's tools.
+pub struct Remote {
+    connection: Connection,
+    keep: Arc<dyn Keep>,
+    known: Arc<Known>,
+}
+
+/// What is known of its tools.
+#[derive(Default)]
+struct Known {
+    list: Mutex<Option<Snapshot>>,
+}
+
+#[derive(Clone)]
+struct Snapshot {
+    tools: Arc<Vec<(Card, Tool)>>,
+    dropped: Arc<Vec<Dropped>>,
+    until: Instant,
+}
+
+/// Hears of changes.
+struct Ear(Weak<Known>);
+
+impl Delegate for Ear {
+    fn told(&self, method: &str, _: Option<&RawValue>) {
+        if method == "notifications/tools/list_changed"
+            && let Some(known) = self.0.upgrade()
+        {
+            *known.list.lock() = None;
+        }
+    }
+}
+
+impl Remote {
+    /// The tools of the server at `target`. What does not fit a reply goes to `keep`.
+    pub fn new(target: Target, options: Options, keep: Arc<dyn Keep>) -> Self {
+        let known = Arc::<Known>::default();
+        let ear = Arc::new(Ear(Arc::downgrade(&known)));
+        Self {
+            connection: Connection::new(target, options, ear),
+            keep,
+            known,
+        }
+    }
+
+    /// The way to it.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The tools that were left out of the list, and why.
+    pub async fn dropped(&self) -> Result<Arc<Vec<Dropped>>, Fault> {
+        Ok(self.snapshot().await?.dropped)
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Fault> {
+        let known = self.known.list.lock().clone();
+        if let Some(known) = known.filter(|known| known.until > Instant::now()) {
+            return Ok(known);
+        }
+        self.refreshed().await
+    }
+
+    async fn refreshed(&self) -> Result<Snapshot, Fault> {
+        let tools = self.connection.tools(&How::default()).await;
+        let tools = tools.map_err(|error| error.harmless())?;
+        let told = self.connection.agreement().is_some_and(|agreed| {
+            !agreed.version.is_modern() && agreed.capabilities["tools"]["listChanged"] == true
+        });
+        let own = tools.ttl_ms.map(Duration::from_millis).unwrap_or_default();
+        let fresh = if told {
+            FRESH_WHERE_TOLD
+        } else {
+            own.clamp(FRESH, FRESH_WHERE_TOLD)
+        };
+        let cards = tools.tools.into_iter().map(|tool| (card(&tool), tool));
+        let snapshot = Snapshot {
+            tools: Arc::new(cards.collect()),
+            dropped: Arc::new(tools.dropped),
+            until: Instant::now() + fresh,
+        };
+        *self.known.list.lock() = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// A tool that the permit may use. A name that is not known may have come since we looked.
+    async fn find(&self, permit: &Permit, name: &str) -> Result<(Card, Tool), Fault> {
+        let found = |snapshot: &Snapshot| {
+            let mut tools = snapshot.tools.iter();
+            tools
+                .find(|(card, _)| &*card.name == name && card.access <= permit.access())
+                .cloned()
+        };
+        let mut snapshot = self.snapshot().await?;
+        if let Some(found) = found(&snapshot) {
+            return Ok(found);
+        }
+        if snapshot.tools.iter().all(|(card, _)| &*card.name != name) {
+            snapshot = self.refreshed().await?;
+        }
+        found(&snapshot).ok_or_else(|| {
+            let granted = snapshot
+                .tools
+                .iter()
+                .filter(|(card, _)| card.access <= permit.access());
+            unknown_tool(name, granted.map(|(card, _)| &*card.name))
+        })
+    }
+
+    async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
+        let (_, tool) = self.find(&call.permit, name).await?;
+        // Where a question would begin this run anew, asking would do the call twice.
+        let delegate = ForPeer {
+            peer: call.peer.clone(),
+            may_ask: call.peer.holds(),
+        };
+        let how = How {
+            deadline: call.deadline.map(Instant::from_std),
+            delegate: Some(Arc::new(delegate)),
+            headers: Vec::new(),
+        };
+        let answer = self
+            .connection
+            .call(&tool, arguments, how)
+            .await
+            .map_err(Error::into_fault)?;
+        let given = match answer {
+            Answer::Here(result) => Given::Here(result),
+            Answer::Long(long) => Given::Long(long.open().map_err(|error| {
+                let why = format!("the call was done, but its result could not be read: {error}");
+                Fault::new(Code::SourceFailed, why)
+            })?),
+        };
+        Reply::relay(given, call, self.keep.clone()).await
+    }
+}
+
+/// What is known of a tool without trusting it: what it says of itself goes along as it came.
+fn card(tool: &Tool) -> Card {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Says {
+        title: Option<String>,
+        description: Option<String>,
+        output_schema: Option<Value>,
+        annotations: Value,
+        execution: Value,
+    }
+    let says: Says = serde_json::from_str(tool.listed.get()).unwrap_or_default();
+    let hint = |name: &str, otherwise| says.annotations[name].as_bool().unwrap_or(otherwise);
+    let hints = Hints {
+        read_only: hint("readOnlyHint", false),
+        destructive: hint("destructiveHint", true),
+        idempotent: hint("idempotentHint", false),
+        open_world: hint("openWorldHint", true),
+    };
+    Card {
+        name: tool.name.clone(),
+        title: says.title.unwrap_or_else(|| tool.name.to_string()).into(),
+        description: says.description.unwrap_or_default().into(),
+        icon: None,
+        input_schema: tool.input_schema.clone(),
+        output_schema: says.output_schema.map(Arc::new),
+        hints,
+        access: if hints.read_only {
+            Access::Read
+        } else {
+            Access::Write
+        },
+        tasks: match says.execution["taskSupport"].as_str() {
+            // Followed here; to our own callers it is a call like any other.
+            Some("required" | "optional") => TaskUse::Optional,
+            _ => TaskUse::Never,
+        },
+        listed: Some(tool.listed.clone()),
+    }
+}
+
+impl ToolSource for Remote {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+        Box::pin(async move {
+            let snapshot = self.snapshot().await?;
+            let granted = snapshot
+                .tools
+                .iter()
+                .filter(|(card, _)| card.access <= permit.access());
+            Ok(granted.map(|(card, _)| card.clone()).collect())
+        })
+    }
+
+    fn describe<'a>(
+        &'a self,
+        permit: &'a Permit,
+        name: &'a str,
+    ) -> Pending<'a, Result<Card, Fault>> {
+        Box::pin(async move { Ok(self.find(permit, name).await?.0) })
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply> {
+        Box::pin(async move {
+            match self.answer(call, name, arguments).await {
+                Ok(reply) => reply,
+                Err(fault) => Reply::failed(&fault, Face::Rung, call),
+            }
+        })
+    }
+}
+
+/// Whoever called, as the server's counterpart.
+struct ForPeer {
+    peer: Arc<dyn Peer>,
+    may_ask: bool,
+}
+
+impl Delegate for ForPeer {
+    fn can(&self) -> Capabilities {
+        let can = |ask| self.may_ask && self.peer.can(ask);
+        Capabilities {
+            form: can(Ask::Form),
+            visit: can(Ask::Visit),
+            sample: can(Ask::Sample),
+            roots: can(Ask::Roots),
+            tasks: true,
+        }
+    }
+
+    fn told(&self, method: &str, params: Option<&RawValue>) {
+        #[derive(Deserialize)]
+        struct OfProgress {
+            progress: serde_json::Number,
+            total: Option<serde_json::Number>,
+            message: Option<String>,
+        }
+        #[derive(Deserialize)]
+        struct OfLog {
+            level: Level,
+            #[serde(default)]
+            logger: String,
+            #[serde(default)]
+            data: Value,
+        }
+        let params = params.map_or("{}", RawValue::get);
+        match method {
+            "notifications/progress" => {
+                if let Ok(of) = serde_json::from_str::<OfProgress>(params) {
+                    let (done, total, message) = (of.progress, of.total, of.message);
+                    self.peer.progress(Progress {
+                        done,
+                        total,
+                        message,
+                    });
+                }
+            }
+            "notifications/message" => {
+                if let Ok(of) = serde_json::from_str::<OfLog>(params) {
+                    self.peer.log(of.level, &of.logger, &of.data);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ask<'a>(
+        &'a self,
+        method: &'a str,
+        params: Option<&'a RawValue>,
+    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+        Box::pin(async move {
+            let params: Value = params
+                .and_then(|params| serde_json::from_str(params.get()).ok())
+                .unwrap_or_else(|| json!({}));
+            let ask = match method {
+                "elicitation/create" if params["mode"] == "url" => Ask::Visit,
+                "elicitation/create" => Ask::Form,
+                "sampling/createMessage" => Ask::Sample,
+                "roots/list" => Ask::Roots,
+                _ => return Err(unanswered(method)),
+            };
+            if !self.may_ask || !self.peer.can(ask) {
+                return Err(unanswered(method));
+            }
+            let question = vec![(KEY.to_owned(), Question { ask, params })];
+            let answers = self.peer.ask(question).await.map_err(|fault| Unanswered {
+                code: code::INTERNAL,
+                message: fault.to_string(),
+            })?;
+            let answer = answers.get(KEY).cloned().unwrap_or_default();
+            serde_json::value::to_raw_value(&answer).map_err(|_| unanswered(method))
+        })
+    }
+}
+
+fn unanswered(method: &str) -> Unanswered {
+    Unanswered {
+        code: code::METHOD_NOT_FOUND,
+        message: format!("{method} is not answered here"),
+    }
+}

@@ -1,0 +1,85 @@
+//! Changing one member of an object, and nothing else: what is not changed stays the bytes it was.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The members of an object, in their order, with their values as they are written. `None` if it is no object.
+pub(crate) fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+    struct Members;
+
+    impl<'de> Visitor<'de> for Members {
+        type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = Vec::new();
+            while let Some(Name(name)) = map.next_key()? {
+                members.push((name, map.next_value::<&'de RawValue>()?));
+            }
+            Ok(members)
+        }
+    }
+
+    /// Borrowed where nothing in it is escaped.
+    #[derive(serde::Deserialize)]
+    #[serde(transparent)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+    let mut deserializer = serde_json::Deserializer::from_str(object);
+    let members = deserializer.deserialize_map(Members).ok()?;
+    deserializer.end().ok()?;
+    Some(members)
+}
+
+/// The value of a member. Of several with one name the last one counts, as everywhere.
+pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
+    let members = members(object)?;
+    let mut found = members.into_iter().rev();
+    found.find(|(own, _)| own == name).map(|(_, value)| value)
+}
+
+/// The object with one member set. What is no object becomes one.
+pub(crate) fn with(object: &str, name: &str, value: &str) -> String {
+    if let Some(old) = member(object, name) {
+        let start = old.get().as_ptr().addr() - object.as_ptr().addr();
+        let (before, after) = (&object[..start], &object[start + old.get().len()..]);
+        return format!("{before}{value}{after}");
+    }
+    let name = serde_json::Value::from(name);
+    let Some(rest) = object.trim_start().strip_prefix('{') else {
+        return format!("{{{name}:{value}}}");
+    };
+    let comma = if rest.trim_start().starts_with('}') {
+        ""
+    } else {
+        ","
+    };
+    format!("{{{name}:{value}{comma}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_member_changes_and_the_rest_is_as_it_was() {
+        let odd = r#"{ "a" : 1.0e0, "a":2, "_meta": {"x":[ ]} , "b" :"\u0041" }"#;
+        assert_eq!(member(odd, "a").unwrap().get(), "2");
+        assert_eq!(
+            with(odd, "_meta", "7"),
+            r#"{ "a" : 1.0e0, "a":2, "_meta": 7 , "b" :"\u0041" }"#
+        );
+        assert_eq!(with("{}", "n", "1"), r#"{"n":1}"#);
+        assert_eq!(with(" { }", "n", "1"), r#"{"n":1 }"#);
+        assert_eq!(with(r#"{"a":0}"#, "n", "1"), r#"{"n":1,"a":0}"#);
+        assert_eq!(with("null", "n", "1"), r#"{"n":1}"#);
+        assert!(member("[1]", "n").is_none());
+    }
+}
