@@ -1,6 +1,7 @@
 //! Where messages from a server go: answers to whoever waits for them, everything else to a delegate.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::intake::{Answer, Arrived, take_apart};
+use super::intake::{Answer, Arrived, taken_apart};
 use super::wire::Wire;
 use crate::client::Capabilities;
 use crate::envelope::{ErrorBody, Id, Message, code, write_error, write_result};
@@ -58,6 +59,12 @@ pub struct Unanswered {
     pub code: i32,
     /// What to tell the server.
     pub message: String,
+}
+
+async fn sort_long(file: File, bytes: u64) -> Option<(u64, Outcome)> {
+    let long = taken_apart(file, bytes).await?;
+    let id = long.id.as_json().parse().ok()?;
+    Some((id, long.outcome.map(Answer::Long)))
 }
 
 /// A delegate that hears nothing and answers nothing.
@@ -121,40 +128,59 @@ impl Board {
     /// Takes a message. Junk is passed over, and so is an answer that nobody waits for: a second one, one to a request
     /// that was cancelled, one with an id that is none of ours.
     pub(super) fn take(self: &Arc<Self>, message: Arrived, wire: &Arc<dyn Wire>) {
-        if let Some((id, outcome)) = self.sort(message, None, wire) {
-            let waiter = self
-                .waiting
-                .lock()
-                .as_mut()
-                .and_then(|waiting| waiting.remove(&id));
-            if let Some(waiter) = waiter {
-                let _nobody_waits = waiter.answer.send(outcome);
-            } else {
-                tracing::debug!(id, "an answer that nobody waits for");
+        match message {
+            Arrived::Short(bytes) => {
+                if let Some((id, outcome)) = self.sort_short(&bytes, None, wire) {
+                    self.deliver(id, outcome);
+                }
             }
+            Arrived::Long(file, bytes) => {
+                let board = self.clone();
+                // Others need not wait while it is looked through.
+                tokio::spawn(async move {
+                    if let Some((id, outcome)) = sort_long(file, bytes).await {
+                        board.deliver(id, outcome);
+                    }
+                });
+            }
+        }
+    }
+
+    fn deliver(&self, id: u64, outcome: Outcome) {
+        let waiter = self
+            .waiting
+            .lock()
+            .as_mut()
+            .and_then(|waiting| waiting.remove(&id));
+        match waiter {
+            Some(waiter) => {
+                let _nobody_waits = waiter.answer.send(outcome);
+            }
+            None => tracing::debug!(id, "an answer that nobody waits for"),
         }
     }
 
     /// Takes a message, and gives it back if it is an answer. What belongs to the stream of one request goes to that
     /// request's delegate.
-    pub(super) fn sort(
+    pub(super) async fn sort(
         self: &Arc<Self>,
         message: Arrived,
         delegate: Option<&Arc<dyn Delegate>>,
         wire: &Arc<dyn Wire>,
     ) -> Option<(u64, Outcome)> {
-        let bytes = match message {
-            Arrived::Short(bytes) => bytes,
-            Arrived::Long(file, bytes) => {
-                let Ok(Some(long)) = take_apart(file) else {
-                    tracing::warn!(bytes, "a long message that is no answer");
-                    return None;
-                };
-                let id = long.id.as_json().parse().ok()?;
-                return Some((id, long.outcome.map(Answer::Long)));
-            }
-        };
-        match Message::read(&bytes) {
+        match message {
+            Arrived::Short(bytes) => self.sort_short(&bytes, delegate, wire),
+            Arrived::Long(file, bytes) => sort_long(file, bytes).await,
+        }
+    }
+
+    fn sort_short(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        delegate: Option<&Arc<dyn Delegate>>,
+        wire: &Arc<dyn Wire>,
+    ) -> Option<(u64, Outcome)> {
+        match Message::read(bytes) {
             Ok(Message::Response { id, outcome }) => {
                 let id = id.as_json().parse().ok()?;
                 let here = |result: &RawValue| Answer::Here(result.to_owned());

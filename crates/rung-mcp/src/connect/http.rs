@@ -188,7 +188,11 @@ impl Posts {
             "application/json" => {
                 let message = body(response).await?;
                 let wire = self.wire();
-                match self.board.sort(message, sent.delegate.as_ref(), &wire) {
+                match self
+                    .board
+                    .sort(message, sent.delegate.as_ref(), &wire)
+                    .await
+                {
                     Some((id, outcome)) if id == sent.id => Ok(outcome),
                     Some((id, _)) => {
                         let why = format!("it answered the request {id}, not {}", sent.id);
@@ -280,7 +284,8 @@ impl Posts {
                 if event.kind != "message" || is_empty {
                     continue;
                 }
-                let Some((answered, outcome)) = self.board.sort(event.data, delegate, &wire) else {
+                let Some((answered, outcome)) = self.board.sort(event.data, delegate, &wire).await
+                else {
                     continue;
                 };
                 if Some(answered) == id {

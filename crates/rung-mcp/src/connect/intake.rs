@@ -4,7 +4,7 @@
 //! looked through once for its members; what it carries is read from there, a piece at a time.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 
 use rung_tool::LongResult;
@@ -133,8 +133,19 @@ pub(super) struct LongMessage {
     pub(super) outcome: Result<LongAnswer, Box<RawValue>>,
 }
 
-/// Looks a long message through. `None` if it is no answer.
-pub(super) fn take_apart(file: File) -> io::Result<Option<LongMessage>> {
+/// Looks a long message through, on a thread that may wait for the disk. `None` if it is no answer.
+pub(super) async fn taken_apart(file: File, bytes: u64) -> Option<LongMessage> {
+    let looking = tokio::task::spawn_blocking(move || take_apart(file));
+    let found = looking.await.ok()?.ok().flatten();
+    if found.is_none() {
+        tracing::warn!(bytes, "a long message that is no answer");
+    }
+    found
+}
+
+/// `None` if it is no answer.
+fn take_apart(mut file: File) -> io::Result<Option<LongMessage>> {
+    file.rewind()?;
     let mut scan = Scan {
         input: BufReader::with_capacity(64 << 10, &file),
         at: 0,
@@ -150,7 +161,6 @@ pub(super) fn take_apart(file: File) -> io::Result<Option<LongMessage>> {
         (None, Some(error)) => (true, error),
         _ => return Ok(None),
     };
-    let mut file = file;
     file.seek(SeekFrom::Start(place.start))?;
     if is_error {
         let mut text = String::new();
@@ -258,20 +268,30 @@ impl<R: Read> Scan<R> {
     fn string(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut text = Vec::new();
         loop {
-            let Some(byte) = self.next()? else {
+            let piece = self.input.fill_buf()?;
+            if piece.is_empty() {
                 return Ok(None);
-            };
-            match byte {
-                b'"' => return Ok(Some(text)),
-                b'\\' => {
-                    // An escaped name is none that we look for.
-                    text.push(byte);
+            }
+            let end = memchr::memchr2(b'"', b'\\', piece);
+            let part = &piece[..end.unwrap_or(piece.len())];
+            let room = MAX_NAME_BYTES.saturating_sub(text.len());
+            text.extend_from_slice(&part[..part.len().min(room)]);
+            let passed = part.len();
+            self.input.consume(passed);
+            self.at += passed as u64;
+            if end.is_none() {
+                continue;
+            }
+            match self.next()? {
+                Some(b'"') => return Ok(Some(text)),
+                // An escaped name is none that we look for.
+                Some(escape) => {
+                    text.push(escape);
                     if self.next()?.is_none() {
                         return Ok(None);
                     }
                 }
-                byte if text.len() < MAX_NAME_BYTES => text.push(byte),
-                _ => {}
+                None => return Ok(None),
             }
         }
     }

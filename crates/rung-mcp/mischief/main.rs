@@ -1,0 +1,256 @@
+//! A server that misbehaves on purpose, and one that repeats what it is sent byte for byte. For tests alone: it shares
+//! none of the code that it tries.
+//!
+//! `mischief MODE` speaks on its standard streams; `mischief MODE http` listens, and says where on stderr.
+
+mod http;
+
+use std::io::{self, BufRead as _, Write as _};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+fn main() {
+    let mode = std::env::args().nth(1).unwrap_or_default();
+    if std::env::args().nth(2).as_deref() == Some("http") {
+        return http::serve(&mode);
+    }
+    match mode.as_str() {
+        // Never reads, never ends, and has a child that does the same.
+        "stubborn" => stubborn(),
+        "hang" => sleep(Duration::from_secs(3_600)),
+        _ => converse(&mode),
+    }
+}
+
+fn say(text: &[u8]) {
+    let mut out = io::stdout().lock();
+    let _gone = out
+        .write_all(text)
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+}
+
+fn answer(id: &str, result: &str) {
+    say(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}").as_bytes());
+}
+
+fn converse(mode: &str) {
+    if mode == "junk" {
+        say(b"Starting server...");
+        say(b"\xff\xfe not even text");
+        say(b"{\"half\":");
+        say(b"");
+        say(b"[1,2,3]");
+    }
+    if mode == "words" {
+        eprintln!("the database is locked");
+    }
+    let mut calls = 0;
+    let mut lines = io::stdin().lock().split(b'\n');
+    while let Some(Ok(line)) = lines.next() {
+        let Some(request) = Request::read(&line) else {
+            continue;
+        };
+        let Some(id) = request.id.as_deref() else {
+            continue;
+        };
+        match request.method.as_str() {
+            "server/discover" if mode == "ends" => std::process::exit(3),
+            "server/discover" if mode == "silent" => {}
+            "server/discover" if mode.starts_with("modern") => answer(id, &discovered().to_string()),
+            "initialize" => answer(id, &initialized(mode).to_string()),
+            "tools/list" if mode == "endless" => answer(
+                id,
+                &json!({"tools": [tool("a")], "nextCursor": format!("{calls}")}).to_string(),
+            ),
+            "tools/list" if mode == "circle" => {
+                answer(id, &json!({"tools": [tool("a")], "nextCursor": "again"}).to_string());
+            }
+            "tools/list" => answer(id, &tools(mode).to_string()),
+            "tools/call" => call(mode, id, calls, &request, &mut lines),
+            // Everything else comes back as it was sent.
+            method if method.starts_with("echo") => answer(id, request.params.as_deref().unwrap_or("null")),
+            _ => say(json!({"jsonrpc": "2.0", "id": serde_json::from_str::<Value>(id).unwrap(), "error": {"code": -32601, "message": "no such method"}}).to_string().as_bytes()),
+        }
+        calls += 1;
+        if mode == "deaf" && request.method == "tools/list" {
+            sleep(Duration::from_secs(3_600));
+        }
+    }
+}
+
+fn call(
+    mode: &str,
+    id: &str,
+    calls: usize,
+    request: &Request,
+    lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>,
+) {
+    let done = |text: &str| json!({"content": [{"type": "text", "text": text}]}).to_string();
+    match mode {
+        "crash" => {
+            eprintln!("segmentation something");
+            std::process::exit(139);
+        }
+        "twice" => {
+            answer(id, &done(&format!("first {calls}")));
+            answer(id, &done(&format!("second {calls}")));
+        }
+        "other" => {
+            answer("987654", &done("of another"));
+            answer("\"a string\"", &done("of another"));
+            answer(id, &done("of this one"));
+        }
+        // Answers the call before, when the next one comes.
+        "late" => {
+            sleep(Duration::from_millis(400));
+            answer(id, &done("too late"));
+        }
+        "never" => {}
+        "chatty" => {
+            loop {
+                let progress = json!({"progressToken": serde_json::from_str::<Value>(id).unwrap(), "progress": 1});
+                say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}).to_string().as_bytes());
+                sleep(Duration::from_millis(5));
+            }
+        }
+        "flood" => {
+            let line = format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/flood\",\"params\":{{\"x\":\"{}\"}}}}",
+                "y".repeat(10_000)
+            );
+            for _ in 0..20_000 {
+                say(line.as_bytes());
+            }
+            answer(id, &done("after the flood"));
+        }
+        // What is given is given back.
+        "mirror" | "modern-mirror" => answer(id, &request.arguments()),
+        "long" => long(id, request),
+        "asks" | "modern-asks" => {
+            say(br#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{"message":"Well?","requestedSchema":{"type":"object","properties":{}}}}"#);
+            let texts = lines
+                .map_while(Result::ok)
+                .map(|line| String::from_utf8(line).unwrap_or_default());
+            let answered = texts.filter(|line| line.contains("\"q1\"")).next();
+            answer(id, &done(&answered.unwrap_or_default()));
+        }
+        _ => answer(id, &done("done")),
+    }
+}
+
+/// A result of as many bytes as the arguments say, a piece at a time.
+fn long(id: &str, request: &Request) {
+    let params: Value =
+        serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
+    let bytes = params["arguments"]["bytes"].as_u64().unwrap_or(200 << 20);
+    let mut out = io::stdout().lock();
+    let mut write = |text: &[u8]| out.write_all(text).is_ok();
+    write(b"{\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"");
+    let piece = "0123456789abcdef".repeat(4_096);
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(piece.len() as u64);
+        if !write(&piece.as_bytes()[..usize::try_from(now).unwrap()]) {
+            return;
+        }
+        left -= now;
+    }
+    write(format!("\"}}],\"end\":true}},\"id\":{id},\"jsonrpc\":\"2.0\"}}\n").as_bytes());
+    let _gone = out.flush();
+}
+
+fn stubborn() {
+    if std::env::args().nth(2).as_deref() != Some("child") {
+        let own = std::env::current_exe().unwrap();
+        let child = std::process::Command::new(own)
+            .args(["stubborn", "child"])
+            .spawn();
+        if let Ok(mut child) = child {
+            eprintln!("pids {} {}", std::process::id(), child.id());
+            let _never = child.wait();
+        }
+    }
+    loop {
+        sleep(Duration::from_secs(3_600));
+    }
+}
+
+struct Request {
+    id: Option<String>,
+    method: String,
+    params: Option<String>,
+}
+
+impl Request {
+    fn read(line: &[u8]) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct Wire<'a> {
+            #[serde(borrow)]
+            id: Option<&'a serde_json::value::RawValue>,
+            method: Option<String>,
+            #[serde(borrow)]
+            params: Option<&'a serde_json::value::RawValue>,
+        }
+        let wire: Wire<'_> = serde_json::from_slice(line).ok()?;
+        Some(Self {
+            id: wire.id.map(|id| id.get().to_owned()),
+            method: wire.method?,
+            params: wire.params.map(|params| params.get().to_owned()),
+        })
+    }
+}
+
+impl Request {
+    /// The arguments of a call, as they came.
+    fn arguments(&self) -> String {
+        #[derive(serde::Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow)]
+            arguments: &'a serde_json::value::RawValue,
+        }
+        let params = self.params.as_deref().unwrap_or("{}");
+        let params: Option<Params<'_>> = serde_json::from_str(params).ok();
+        params
+            .map_or("null", |params| params.arguments.get())
+            .to_owned()
+    }
+}
+
+fn discovered() -> Value {
+    json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "mischief", "version": "0"}}})
+}
+
+fn initialized(mode: &str) -> Value {
+    let version = if mode == "future" {
+        "2031-01-01"
+    } else {
+        "2025-11-25"
+    };
+    json!({"protocolVersion": version, "capabilities": {"tools": {}, "vendor/x": {"deep": [1.0]}}, "serverInfo": {"name": "mischief", "version": "0"}})
+}
+
+fn tool(name: &str) -> Value {
+    json!({"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}})
+}
+
+fn tools(mode: &str) -> Value {
+    if mode != "odd" {
+        return json!({"tools": [tool("a"), tool("b")]});
+    }
+    json!({"tools": [
+        tool("good"),
+        {"name": "no schema"},
+        {"name": "null schema", "inputSchema": null},
+        {"name": "odd output", "inputSchema": {}, "outputSchema": true},
+        {"inputSchema": {}},
+        {"name": 7, "inputSchema": {}},
+        "not even an object",
+        null,
+        {"name": "bad header", "inputSchema": {"type": "object", "properties": {"x": {"type": "string", "x-mcp-header": "a b"}}}},
+        tool("good"),
+        {"name": "better", "inputSchema": {"type": "object"}, "vendor": {"n": 1.50}, "execution": {"taskSupport": "optional"}},
+    ]})
+}

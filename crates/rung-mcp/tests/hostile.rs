@@ -1,0 +1,340 @@
+//! Servers that hang, flood, lie, crash and worse. None of them harms us or anybody else.
+
+mod mischief_at;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use mischief_at::{connection, how, http, stdio};
+use rung_fault::{Code, Coded as _};
+use rung_mcp::connect::{
+    Answer, Connection, Delegate, Error, How, Options, Silent, Target, Tool, Unanswered,
+};
+use rung_tool::Pending;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+/// Nothing that is right takes this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn tool(connection: &Connection) -> Tool {
+    connection.tools(&how()).await.unwrap().tools.remove(0)
+}
+
+async fn call(connection: &Connection, within: Duration) -> Result<String, Error> {
+    let tool = tool(connection).await;
+    let arguments = to_raw_value(&json!({})).unwrap();
+    let how = How {
+        deadline: Some(tokio::time::Instant::now() + within),
+        ..How::default()
+    };
+    connection.call(&tool, &arguments, how).await.map(text)
+}
+
+fn text(answer: Answer) -> String {
+    let Answer::Here(result) = answer else {
+        panic!("it is long");
+    };
+    result.get().to_owned()
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_in_its_beginning_is_given_up() {
+    let options = Options {
+        opening: Duration::from_millis(300),
+        ..Options::new("hang")
+    };
+    let connection = Connection::new(
+        Target::Command(mischief_at::command("hang")),
+        options,
+        Arc::new(Silent),
+    );
+    let error = connection.open().await.unwrap_err();
+    assert_eq!(error.code(), Code::SourceUnavailable, "{error}");
+}
+
+#[tokio::test]
+async fn junk_around_messages_is_passed_over() {
+    let connection = stdio("junk");
+    assert!(call(&connection, PATIENCE).await.unwrap().contains("done"));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_the_modern_question_is_asked_the_legacy_one() {
+    for mode in ["plain", "silent", "ends"] {
+        let connection = stdio(mode);
+        let agreed = connection
+            .open()
+            .await
+            .unwrap_or_else(|error| panic!("{mode}: {error}"));
+        assert_eq!(agreed.version.name(), "2025-11-25", "{mode}");
+        assert_eq!(agreed.capabilities["vendor/x"]["deep"][0], 1.0);
+    }
+    assert_eq!(
+        stdio("modern").open().await.unwrap().version.name(),
+        "2026-07-28"
+    );
+    let error = stdio("future").open().await.unwrap_err();
+    assert!(error.to_string().contains("2031-01-01"), "{error}");
+}
+
+#[tokio::test]
+async fn a_crash_in_a_call_is_an_unknown_outcome_with_its_last_words_and_is_not_repeated() {
+    let connection = stdio("crash");
+    let error = call(&connection, PATIENCE).await.unwrap_err();
+    assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
+    assert!(
+        error.to_string().contains("segmentation something"),
+        "{error}"
+    );
+    // And it is there again for whoever comes next.
+    assert_eq!(connection.tools(&how()).await.unwrap().tools.len(), 2);
+}
+
+#[tokio::test]
+async fn answers_that_nobody_waits_for_are_passed_over() {
+    let connection = stdio("twice");
+    for _ in 0..3 {
+        let answer = call(&connection, PATIENCE).await.unwrap();
+        assert!(answer.contains("first"), "{answer}");
+    }
+    let answer = call(&stdio("other"), PATIENCE).await.unwrap();
+    assert!(answer.contains("of this one"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_its_deadline_is_nobody_elses() {
+    let connection = stdio("late");
+    let error = call(&connection, Duration::from_millis(50))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    // The late one comes first, and is not taken for this one's.
+    let tools = connection.tools(&how()).await.unwrap();
+    assert_eq!(tools.tools.len(), 2);
+}
+
+#[tokio::test]
+async fn no_traffic_extends_a_deadline() {
+    let begun = Instant::now();
+    let error = call(&stdio("chatty"), Duration::from_millis(300))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
+    for mode in ["endless", "modern-endless"] {
+        let server = http(mode);
+        let error = call(&server.connection, Duration::from_millis(300))
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), Code::DeadlineExceeded, "{mode}: {error}");
+    }
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn a_flood_is_read_past() {
+    let heard = Arc::new(Ear::default());
+    let connection = connection(
+        Target::Command(mischief_at::command("flood")),
+        heard.clone(),
+    );
+    let answer = call(&connection, PATIENCE * 3).await.unwrap();
+    assert!(answer.contains("after the flood"));
+    assert_eq!(heard.0.load(Ordering::Relaxed), 20_000);
+}
+
+#[derive(Default)]
+struct Ear(AtomicUsize);
+
+impl Delegate for Ear {
+    fn told(&self, method: &str, _: Option<&RawValue>) {
+        if method == "notifications/flood" {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn ask<'a>(
+        &'a self,
+        _: &'a str,
+        _: Option<&'a RawValue>,
+    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+        let answer = to_raw_value(&json!({"action": "decline"})).unwrap();
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+#[tokio::test]
+async fn a_question_on_a_pipe_reaches_the_one_who_called() {
+    for mode in ["asks", "modern-asks"] {
+        let connection = stdio(mode);
+        let tool = tool(&connection).await;
+        let arguments = to_raw_value(&json!({})).unwrap();
+        let how = How {
+            delegate: Some(Arc::new(Ear::default())),
+            ..How::default()
+        };
+        let answer = text(connection.call(&tool, &arguments, how).await.unwrap());
+        assert!(answer.contains("decline"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_reads_holds_nobody_up() {
+    let connection = stdio("deaf");
+    let tool = tool(&connection).await;
+    let large = to_raw_value(&json!({"text": "x".repeat(1 << 20)})).unwrap();
+    let begun = Instant::now();
+    for _ in 0..40 {
+        let deadline = Some(tokio::time::Instant::now() + Duration::from_millis(20));
+        let how = How {
+            deadline,
+            ..How::default()
+        };
+        let error = connection.call(&tool, &large, how).await.unwrap_err();
+        let expected = [Code::DeadlineExceeded, Code::SourceUnavailable];
+        assert!(expected.contains(&error.code()), "{error}");
+    }
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn a_long_result_is_read_from_a_file_and_its_bytes_are_right() {
+    use std::io::Read as _;
+    const BYTES: usize = 20 << 20;
+    let connection = stdio("long");
+    let tool = tool(&connection).await;
+    let arguments = to_raw_value(&json!({"bytes": BYTES})).unwrap();
+    let answer = connection.call(&tool, &arguments, how()).await.unwrap();
+    let Answer::Long(long) = answer else {
+        panic!("it is short");
+    };
+    let mut long = long.open().unwrap();
+    let mut result = String::new();
+    long.body.read_to_string(&mut result).unwrap();
+    assert_eq!(long.bytes, result.len() as u64);
+    assert!(result.starts_with(&long.head));
+    let result: serde_json::Value = serde_json::from_str(&result).unwrap();
+    assert_eq!(result["end"], true);
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text, &"0123456789abcdef".repeat(BYTES / 16));
+}
+
+#[tokio::test]
+async fn one_bad_tool_does_not_take_the_others_with_it() {
+    let server = http("odd");
+    for connection in [stdio("odd"), server.connection.clone()] {
+        let tools = connection.tools(&how()).await.unwrap();
+        let names: Vec<&str> = tools.tools.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["good", "better"]);
+        assert_eq!(tools.dropped.len(), 9);
+        assert!(tools.dropped.iter().all(|dropped| !dropped.why.is_empty()));
+        // What was kept is as it came.
+        assert!(
+            tools.tools[1]
+                .listed
+                .get()
+                .contains(r#""vendor":{"n":1.5}"#)
+                || tools.tools[1].listed.get().contains("1.50")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_list_without_an_end_is_followed_so_far_and_no_further() {
+    let tools = stdio("endless").tools(&how()).await.unwrap();
+    assert!(tools.cut);
+    let tools = stdio("circle").tools(&how()).await.unwrap();
+    assert_eq!(tools.tools.len(), 1);
+}
+
+#[tokio::test]
+async fn what_goes_wrong_over_http_is_told_as_what_it_is() {
+    for (mode, code, words) in [
+        ("500", Code::SourceUnavailable, "500"),
+        ("401", Code::SourceUnauthorized, "who are you?"),
+        ("redirect", Code::SourceUnavailable, "127.0.0.2:9/steal"),
+        ("garbage", Code::SourceUnavailable, ""),
+        ("old-elsewhere", Code::SourceUnavailable, ""),
+    ] {
+        let server = http(mode);
+        let error = server.connection.open().await.unwrap_err();
+        assert_eq!(error.code(), code, "{mode}: {error}");
+        assert!(error.to_string().contains(words), "{mode}: {error}");
+        assert!(!error.to_string().contains('\x1b'), "{error}");
+    }
+    for mode in ["cut", "cut-stream"] {
+        let server = http(mode);
+        let error = call(&server.connection, PATIENCE).await.unwrap_err();
+        assert_eq!(error.code(), Code::OutcomeUnknown, "{mode}: {error}");
+    }
+    let server = http("other");
+    let error = call(&server.connection, PATIENCE).await.unwrap_err();
+    assert_eq!(error.code(), Code::SourceFailed, "{error}");
+}
+
+#[tokio::test]
+async fn nothing_listens_there_or_does_not_speak_tls() {
+    let nobody = mischief_at::address("http://127.0.0.1:9/mcp");
+    let error = connection(nobody, Arc::new(Silent))
+        .open()
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::SourceUnavailable, "{error}");
+    let server = http("plain");
+    let url = server.url.replace("http://", "https://");
+    let error = connection(mischief_at::address(&url), Arc::new(Silent))
+        .open()
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::SourceUnavailable, "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_that_was_cut_off_is_gone_on_with() {
+    let server = http("resume");
+    let answer = call(&server.connection, PATIENCE).await.unwrap();
+    assert!(answer.contains("content"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_oldest_servers_are_spoken_to_as_well() {
+    let server = http("old");
+    assert!(
+        call(&server.connection, PATIENCE)
+            .await
+            .unwrap()
+            .contains("done")
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_started_is_tried_less_and_less_often() {
+    let target = Target::Command(rung_mcp::connect::Command::new(
+        "/nonexistent/server",
+        Vec::<String>::new(),
+    ));
+    let connection = connection(target, Arc::new(Silent));
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        let begun = Instant::now();
+        let error = connection.open().await.unwrap_err();
+        assert_eq!(error.code(), Code::SourceUnavailable, "{error}");
+        assert!(error.to_string().contains("/nonexistent/server"), "{error}");
+        waits.push(begun.elapsed());
+    }
+    assert!(waits[3] > waits[1], "{waits:?}");
+}
+
+#[tokio::test]
+async fn what_was_dropped_is_taken_back() {
+    let connection = stdio("never");
+    let tool = tool(&connection).await;
+    let arguments = to_raw_value(&json!({})).unwrap();
+    {
+        let calling = connection.call(&tool, &arguments, how());
+        let _not_in_time = tokio::time::timeout(Duration::from_millis(50), calling).await;
+    }
+    // The server goes on to be spoken to.
+    assert_eq!(connection.tools(&how()).await.unwrap().tools.len(), 2);
+}
