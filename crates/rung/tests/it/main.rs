@@ -21,6 +21,7 @@ mod mcp_output;
 mod mcp_results;
 mod mcp_strict;
 mod mcp_tasks;
+mod other_servers;
 mod readers;
 mod readme;
 mod reference;
