@@ -123,7 +123,11 @@ impl Steps {
             let mut mcp = command("cargo");
             run(mcp
                 .args(["run", "--release", "--quiet"])
-                .current_dir("bench/mcp"))
+                .current_dir("bench/mcp"))?;
+            let mut hop = command("cargo");
+            run(hop
+                .args(["run", "--release", "--quiet"])
+                .current_dir("bench/mcp-client"))
         });
     }
 

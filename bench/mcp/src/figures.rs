@@ -6,17 +6,17 @@ use crate::load::Figures;
 use crate::targets::{Maker, Target, Way};
 
 /// What was taken of one target.
-pub(crate) struct Row {
+pub struct Row {
     name: String,
     maker: Maker,
     way: Way,
     whole: bool,
-    pub(crate) taken: Vec<Figures>,
-    pub(crate) failed: Option<String>,
+    pub taken: Vec<Figures>,
+    pub failed: Option<String>,
 }
 
 impl Row {
-    pub(crate) fn new(target: &Target) -> Self {
+    pub fn new(target: &Target) -> Self {
         Self {
             name: target.name.clone(),
             maker: target.maker,
@@ -28,14 +28,15 @@ impl Row {
     }
 
     /// The lowest and the middle value.
-    fn low(&self, of: impl Fn(&Figures) -> f64) -> (f64, f64) {
+    pub fn low(&self, of: impl Fn(&Figures) -> f64) -> (f64, f64) {
         let mut values: Vec<f64> = self.taken.iter().map(of).collect();
         values.sort_unstable_by(f64::total_cmp);
         (values[0], values[values.len() / 2])
     }
 }
 
-pub(crate) fn table(rows: &[Row]) -> String {
+/// Every row, and what the figures are taken for.
+pub fn table(rows: &[Row], lines: &[String]) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -67,13 +68,13 @@ pub(crate) fn table(rows: &[Row]) -> String {
         );
     }
     out.push('\n');
-    for line in ratios(rows) {
+    for line in lines {
         let _ = writeln!(out, "{line}");
     }
     out
 }
 
-fn find(rows: &[Row], maker: Maker, way: Way) -> Option<&Row> {
+pub fn find(rows: &[Row], maker: Maker, way: Way) -> Option<&Row> {
     rows.iter().find(|row| {
         row.maker == maker
             && row.way == way
@@ -83,8 +84,8 @@ fn find(rows: &[Row], maker: Maker, way: Way) -> Option<&Row> {
     })
 }
 
-/// What the figures are taken for.
-fn ratios(rows: &[Row]) -> Vec<String> {
+/// What the figures of the servers are taken for.
+pub fn ratios(rows: &[Row]) -> Vec<String> {
     let mut lines = Vec::new();
     for way in [Way::Modern, Way::Stateless, Way::Session] {
         if let (Some(ours), Some(theirs)) =
@@ -124,7 +125,7 @@ const LABEL_WIDTH: f64 = 300.0;
 const LINE: f64 = 22.0;
 
 /// Two drawings under each other: processor time over HTTP, latency over stdio. Shorter is better.
-pub(crate) fn svg(rows: &[Row]) -> String {
+pub fn svg(rows: &[Row]) -> String {
     let http = panel(
         rows,
         "CPU per HTTP request, us (best of the rounds)",

@@ -17,18 +17,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What one measurement gave.
 #[derive(Debug, Clone)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// From the start of the process to its first answer.
-    pub(crate) start_ms: f64,
-    pub(crate) idle_rss_mb: f64,
-    pub(crate) p50_us: f64,
-    pub(crate) per_second: f64,
-    pub(crate) cpu_us: f64,
-    pub(crate) rss_mb: f64,
+    pub start_ms: f64,
+    pub idle_rss_mb: f64,
+    pub p50_us: f64,
+    pub per_second: f64,
+    pub cpu_us: f64,
+    pub rss_mb: f64,
 }
 
 /// Starts a target, asks it for as long as wanted, and ends it.
-pub(crate) fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Figures> {
+pub fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Figures> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let started = Instant::now();
     let child = target

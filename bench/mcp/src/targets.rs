@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 /// How a target is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     Stdio,
     /// 2026-07-28
     Modern,
@@ -18,7 +18,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
             Self::Modern => "HTTP, 2026-07-28",
@@ -30,7 +30,7 @@ impl Way {
 
 /// Who made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Maker {
+pub enum Maker {
     Rung,
     Rmcp,
     TypeScript,
@@ -38,19 +38,34 @@ pub(crate) enum Maker {
 }
 
 /// A server to be measured.
-pub(crate) struct Target {
-    pub(crate) name: String,
-    pub(crate) maker: Maker,
-    pub(crate) way: Way,
+pub struct Target {
+    pub name: String,
+    pub maker: Maker,
+    pub way: Way,
     program: PathBuf,
     arguments: Vec<String>,
     /// Whether it is ours as people run it, of which start and memory alone are comparable.
-    pub(crate) whole: bool,
+    pub whole: bool,
 }
 
 impl Target {
+    /// A server that `program` is, with these arguments; `PORT` stands for the port.
+    pub fn new(name: &str, maker: Maker, way: Way, program: PathBuf, arguments: &[&str]) -> Self {
+        Self {
+            name: format!("{name}, {}", way.name()),
+            maker,
+            way,
+            program,
+            arguments: arguments
+                .iter()
+                .map(|argument| (*argument).to_owned())
+                .collect(),
+            whole: false,
+        }
+    }
+
     /// The command that serves, on this port where it needs one.
-    pub(crate) fn command(&self, port: u16) -> Command {
+    pub fn command(&self, port: u16) -> Command {
         let mut command = Command::new(&self.program);
         command.args(
             self.arguments
@@ -62,7 +77,7 @@ impl Target {
 }
 
 /// Installs what is missing, and names everything there is to measure.
-pub(crate) fn all(here: &Path) -> Result<Vec<Target>> {
+pub fn all(here: &Path) -> Result<Vec<Target>> {
     let own = std::env::current_exe()?;
     let own = own.parent().context("a folder of binaries")?;
     run(Command::new("cargo")
@@ -99,16 +114,10 @@ pub(crate) fn all(here: &Path) -> Result<Vec<Target>> {
 
     let mut targets = Vec::new();
     let mut add = |name: &str, maker, way: Way, program: PathBuf, arguments: &[&str]| {
+        let whole = name == "rung itself";
         targets.push(Target {
-            name: format!("{name}, {}", way.name()),
-            maker,
-            way,
-            program,
-            arguments: arguments
-                .iter()
-                .map(|argument| (*argument).to_owned())
-                .collect(),
-            whole: name == "rung itself",
+            whole,
+            ..Target::new(name, maker, way, program, arguments)
         });
     };
     let node = peers.join("node_modules/node/bin/node");
@@ -202,7 +211,8 @@ pub(crate) fn all(here: &Path) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-fn run(command: &mut Command) -> Result<()> {
+/// Runs a command that must succeed.
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())

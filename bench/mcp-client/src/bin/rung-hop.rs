@@ -1,0 +1,89 @@
+//! The hop of ours: what is granted, bounded and passed on as it came.
+
+use std::sync::Arc;
+
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Fault};
+use rung_ladder::{Budget, Handle};
+use rung_mcp::connect::{Command, Options, Target};
+use rung_mcp::http::{Admission, Config, Denied, Door, serve};
+use rung_mcp::{Offer, Remote, SealKey, Server, TaskStore};
+use rung_tool::{Keep, Resources};
+
+/// Nothing is too long here.
+struct Nowhere;
+
+impl Keep for Nowhere {
+    fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
+        Err(Fault::new(Code::StoreFull, "nothing is kept"))
+    }
+}
+
+impl TaskStore for Nowhere {
+    fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
+
+    fn each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn sweep(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn process(&self) -> &'static str {
+        ""
+    }
+
+    fn is_alive(&self, _: &str) -> bool {
+        false
+    }
+}
+
+struct Anybody;
+
+impl Admission for Anybody {
+    fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
+        Ok(Permit::local_user(Access::Write))
+    }
+
+    fn still_admits(&self, _: &Permit) -> bool {
+        true
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, port, sessions, child] = arguments.as_slice() else {
+        anyhow::bail!("rung-hop PORT sessions|stateless CHILD");
+    };
+    let target = Target::Command(Command::new(child, Vec::<String>::new()));
+    let remote = Remote::new(target, Options::new("child"), Arc::new(Nowhere));
+    let server = Server::new(Offer {
+        name: "hop",
+        title: "Hop",
+        version: "0",
+        icon: "",
+        instructions: String::new(),
+        tools: Arc::new(remote),
+        resources: Arc::new(Resources(Vec::new())),
+        prompts: None,
+        changes: None,
+        budget: Budget::default(),
+        key: SealKey::new([7; 32]),
+        tasks: Arc::new(Nowhere),
+    });
+    let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
+    let config = Config {
+        door: Door::new(address, Vec::new(), Vec::new(), Anybody),
+        sessions: sessions == "sessions",
+    };
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    Ok(serve(server, config, listener, std::future::pending()).await?)
+}
