@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+const FOR_EVER: Duration = Duration::from_hours(24);
+
 fn main() {
     let mode = std::env::args().nth(1).unwrap_or_default();
     if std::env::args().nth(2).as_deref() == Some("http") {
         return http::serve(&mode);
     }
     match mode.as_str() {
-        // Never reads, never ends, and has a child that does the same.
-        "stubborn" => stubborn(),
-        "hang" => sleep(Duration::from_secs(3_600)),
+        "hang" => sleep(FOR_EVER),
         _ => converse(&mode),
     }
 }
@@ -59,24 +59,34 @@ fn converse(mode: &str) {
         match request.method.as_str() {
             "server/discover" if mode == "ends" => std::process::exit(3),
             "server/discover" if mode == "silent" => {}
-            "server/discover" if mode.starts_with("modern") => answer(id, &discovered().to_string()),
+            "server/discover" if mode.starts_with("modern") => {
+                answer(id, &discovered().to_string());
+            }
             "initialize" => answer(id, &initialized(mode).to_string()),
             "tools/list" if mode == "endless" => answer(
                 id,
                 &json!({"tools": [tool("a")], "nextCursor": format!("{calls}")}).to_string(),
             ),
             "tools/list" if mode == "circle" => {
-                answer(id, &json!({"tools": [tool("a")], "nextCursor": "again"}).to_string());
+                answer(
+                    id,
+                    &json!({"tools": [tool("a")], "nextCursor": "again"}).to_string(),
+                );
             }
             "tools/list" => answer(id, &tools(mode).to_string()),
             "tools/call" => call(mode, id, calls, &request, &mut lines),
             // Everything else comes back as it was sent.
-            method if method.starts_with("echo") => answer(id, request.params.as_deref().unwrap_or("null")),
-            _ => say(json!({"jsonrpc": "2.0", "id": serde_json::from_str::<Value>(id).unwrap(), "error": {"code": -32601, "message": "no such method"}}).to_string().as_bytes()),
+            method if method.starts_with("echo") => {
+                answer(id, request.params.as_deref().unwrap_or("null"));
+            }
+            _ => {
+                let error = json!({"code": -32601, "message": "no such method"});
+                say(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}").as_bytes());
+            }
         }
         calls += 1;
         if mode == "deaf" && request.method == "tools/list" {
-            sleep(Duration::from_secs(3_600));
+            sleep(FOR_EVER);
         }
     }
 }
@@ -109,13 +119,15 @@ fn call(
             answer(id, &done("too late"));
         }
         "never" => {}
-        "chatty" => {
-            loop {
-                let progress = json!({"progressToken": serde_json::from_str::<Value>(id).unwrap(), "progress": 1});
-                say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}).to_string().as_bytes());
-                sleep(Duration::from_millis(5));
-            }
-        }
+        "chatty" => loop {
+            let params = format!("{{\"progressToken\":{id},\"progress\":1}}");
+            let method = "notifications/progress";
+            say(
+                format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}")
+                    .as_bytes(),
+            );
+            sleep(Duration::from_millis(5));
+        },
         "flood" => {
             let line = format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/flood\",\"params\":{{\"x\":\"{}\"}}}}",
@@ -131,10 +143,10 @@ fn call(
         "long" => long(id, request),
         "asks" | "modern-asks" => {
             say(br#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{"message":"Well?","requestedSchema":{"type":"object","properties":{}}}}"#);
-            let texts = lines
+            let mut texts = lines
                 .map_while(Result::ok)
                 .map(|line| String::from_utf8(line).unwrap_or_default());
-            let answered = texts.filter(|line| line.contains("\"q1\"")).next();
+            let answered = texts.find(|line| line.contains("\"q1\""));
             answer(id, &done(&answered.unwrap_or_default()));
         }
         _ => answer(id, &done("done")),
@@ -145,37 +157,23 @@ fn call(
 fn long(id: &str, request: &Request) {
     let params: Value =
         serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
-    let bytes = params["arguments"]["bytes"].as_u64().unwrap_or(200 << 20);
+    let bytes = params["arguments"]["bytes"].as_u64();
+    let mut left = bytes
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .unwrap_or(0);
     let mut out = io::stdout().lock();
     let mut write = |text: &[u8]| out.write_all(text).is_ok();
     write(b"{\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"");
     let piece = "0123456789abcdef".repeat(4_096);
-    let mut left = bytes;
     while left > 0 {
-        let now = left.min(piece.len() as u64);
-        if !write(&piece.as_bytes()[..usize::try_from(now).unwrap()]) {
+        let now = left.min(piece.len());
+        if !write(&piece.as_bytes()[..now]) {
             return;
         }
         left -= now;
     }
     write(format!("\"}}],\"end\":true}},\"id\":{id},\"jsonrpc\":\"2.0\"}}\n").as_bytes());
     let _gone = out.flush();
-}
-
-fn stubborn() {
-    if std::env::args().nth(2).as_deref() != Some("child") {
-        let own = std::env::current_exe().unwrap();
-        let child = std::process::Command::new(own)
-            .args(["stubborn", "child"])
-            .spawn();
-        if let Ok(mut child) = child {
-            eprintln!("pids {} {}", std::process::id(), child.id());
-            let _never = child.wait();
-        }
-    }
-    loop {
-        sleep(Duration::from_secs(3_600));
-    }
 }
 
 struct Request {

@@ -228,6 +228,10 @@ pub(crate) async fn caught<T>(
 }
 
 impl Peer for Exchange {
+    fn wants_progress(&self) -> bool {
+        self.progress_token.is_some() || self.task.lock().is_some()
+    }
+
     fn progress(&self, progress: Progress) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]

@@ -39,10 +39,10 @@ pub(crate) fn check(
         return Ok(());
     };
     let named = match method {
-        "tools/call" | "prompts/get" => read_object::<OfName>(params, "params")?.name,
-        "resources/read" => read_object::<OfUri>(params, "params")?.uri,
+        "tools/call" | "prompts/get" => read_object::<OfName<'_>>(params, "params")?.name,
+        "resources/read" => read_object::<OfUri<'_>>(params, "params")?.uri,
         "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            read_object::<OfTask>(params, "params")?.task_id
+            read_object::<OfTask<'_>>(params, "params")?.task_id
         }
         _ => return Ok(()),
     };
@@ -50,19 +50,22 @@ pub(crate) fn check(
 }
 
 #[derive(Deserialize)]
-struct OfName {
-    name: String,
+struct OfName<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct OfUri {
-    uri: String,
+struct OfUri<'a> {
+    #[serde(borrow)]
+    uri: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OfTask {
-    task_id: String,
+struct OfTask<'a> {
+    #[serde(borrow)]
+    task_id: Cow<'a, str>,
 }
 
 /// Checks the arguments that the tool's schema wants repeated, if it wants any.
@@ -78,7 +81,8 @@ pub(crate) fn check_arguments(
     check_members(headers, schema, &arguments.unwrap_or_default())
 }
 
-fn wants_headers(schema: &Value) -> bool {
+/// Whether a schema wants arguments repeated.
+pub(crate) fn wants_headers(schema: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.is_some_and(|properties| {
         let mut each = properties.values();

@@ -44,9 +44,22 @@ struct Known {
 
 #[derive(Clone)]
 struct Snapshot {
-    tools: Arc<Vec<(Card, Tool)>>,
+    tools: Arc<Vec<Arc<Entry>>>,
     dropped: Arc<Vec<Dropped>>,
     until: Instant,
+}
+
+/// A tool, and what is known of it.
+struct Entry {
+    card: Card,
+    tool: Tool,
+}
+
+impl Entry {
+    /// The one place where it is decided whether a tool is there for a permit.
+    fn is_granted(&self, permit: &Permit) -> bool {
+        self.card.access <= permit.access()
+    }
 }
 
 /// Hears of changes.
@@ -104,9 +117,15 @@ impl Remote {
         } else {
             own.clamp(FRESH, FRESH_WHERE_TOLD)
         };
-        let cards = tools.tools.into_iter().map(|tool| (card(&tool), tool));
+        let entry = |tool: Tool| {
+            Arc::new(Entry {
+                card: card(&tool),
+                tool,
+            })
+        };
+        let entries = tools.tools.into_iter().map(entry);
         let snapshot = Snapshot {
-            tools: Arc::new(cards.collect()),
+            tools: Arc::new(entries.collect()),
             dropped: Arc::new(tools.dropped),
             until: Instant::now() + fresh,
         };
@@ -115,31 +134,30 @@ impl Remote {
     }
 
     /// A tool that the permit may use. A name that is not known may have come since we looked.
-    async fn find(&self, permit: &Permit, name: &str) -> Result<(Card, Tool), Fault> {
-        let found = |snapshot: &Snapshot| {
+    async fn find(&self, permit: &Permit, name: &str) -> Result<Arc<Entry>, Fault> {
+        let named = |snapshot: &Snapshot| {
             let mut tools = snapshot.tools.iter();
-            tools
-                .find(|(card, _)| &*card.name == name && card.access <= permit.access())
-                .cloned()
+            tools.find(|entry| &*entry.card.name == name).cloned()
         };
         let mut snapshot = self.snapshot().await?;
-        if let Some(found) = found(&snapshot) {
-            return Ok(found);
-        }
-        if snapshot.tools.iter().all(|(card, _)| &*card.name != name) {
+        let mut found = named(&snapshot);
+        if found.is_none() {
             snapshot = self.refreshed().await?;
+            found = named(&snapshot);
         }
-        found(&snapshot).ok_or_else(|| {
-            let granted = snapshot
-                .tools
-                .iter()
-                .filter(|(card, _)| card.access <= permit.access());
-            unknown_tool(name, granted.map(|(card, _)| &*card.name))
-        })
+        found
+            .filter(|entry| entry.is_granted(permit))
+            .ok_or_else(|| {
+                let granted = snapshot
+                    .tools
+                    .iter()
+                    .filter(|entry| entry.is_granted(permit));
+                unknown_tool(name, granted.map(|entry| &*entry.card.name))
+            })
     }
 
     async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
-        let (_, tool) = self.find(&call.permit, name).await?;
+        let entry = self.find(&call.permit, name).await?;
         // Where a question would begin this run anew, asking would do the call twice.
         let delegate = ForPeer {
             peer: call.peer.clone(),
@@ -152,7 +170,7 @@ impl Remote {
         };
         let answer = self
             .connection
-            .call(&tool, arguments, how)
+            .call(&entry.tool, arguments, how)
             .await
             .map_err(Error::into_fault)?;
         let given = match answer {
@@ -214,8 +232,8 @@ impl ToolSource for Remote {
             let granted = snapshot
                 .tools
                 .iter()
-                .filter(|(card, _)| card.access <= permit.access());
-            Ok(granted.map(|(card, _)| card.clone()).collect())
+                .filter(|entry| entry.is_granted(permit));
+            Ok(granted.map(|entry| entry.card.clone()).collect())
         })
     }
 
@@ -224,7 +242,7 @@ impl ToolSource for Remote {
         permit: &'a Permit,
         name: &'a str,
     ) -> Pending<'a, Result<Card, Fault>> {
-        Box::pin(async move { Ok(self.find(permit, name).await?.0) })
+        Box::pin(async move { Ok(self.find(permit, name).await?.card.clone()) })
     }
 
     fn call<'a>(
@@ -258,6 +276,10 @@ impl Delegate for ForPeer {
             roots: can(Ask::Roots),
             tasks: true,
         }
+    }
+
+    fn wants_progress(&self) -> bool {
+        self.peer.wants_progress()
     }
 
     fn told(&self, method: &str, params: Option<&RawValue>) {

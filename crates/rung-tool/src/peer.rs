@@ -95,6 +95,9 @@ pub type Answers = Map<String, Value>;
 
 /// Whoever called.
 pub trait Peer: fmt::Debug + Send + Sync {
+    /// Whether they want to know how far the call has come.
+    fn wants_progress(&self) -> bool;
+
     /// Tells how far the call has come, if they want to know.
     fn progress(&self, progress: Progress);
 
@@ -124,6 +127,10 @@ pub trait Peer: fmt::Debug + Send + Sync {
 pub struct Nobody;
 
 impl Peer for Nobody {
+    fn wants_progress(&self) -> bool {
+        false
+    }
+
     fn progress(&self, _: Progress) {}
 
     fn log(&self, _: Level, _: &str, _: &Value) {}

@@ -74,7 +74,9 @@ fn is_error(raw: &RawValue) -> bool {
         #[serde(default)]
         is_error: bool,
     }
-    serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
+    // Most results do not even name it.
+    raw.get().contains("\"isError\"")
+        && serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
 }
 
 /// What can be shown of a result that does not fit.

@@ -31,6 +31,11 @@ pub trait Delegate: Send + Sync {
         Capabilities::default()
     }
 
+    /// Whether it wants to know how far its request has come.
+    fn wants_progress(&self) -> bool {
+        false
+    }
+
     /// Something was said: progress of a request, a line of a log, a change.
     fn told(&self, method: &str, params: Option<&RawValue>) {
         let _ = (method, params);
@@ -129,11 +134,7 @@ impl Board {
     /// that was cancelled, one with an id that is none of ours.
     pub(super) fn take(self: &Arc<Self>, message: Arrived, wire: &Arc<dyn Wire>) {
         match message {
-            Arrived::Short(bytes) => {
-                if let Some((id, outcome)) = self.sort_short(&bytes, None, wire) {
-                    self.deliver(id, outcome);
-                }
-            }
+            Arrived::Short(bytes) => self.take_short(&bytes, wire),
             Arrived::Long(file, bytes) => {
                 let board = self.clone();
                 // Others need not wait while it is looked through.
@@ -146,18 +147,27 @@ impl Board {
         }
     }
 
+    /// Takes a message that is whole.
+    pub(super) fn take_short(self: &Arc<Self>, bytes: &[u8], wire: &Arc<dyn Wire>) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some((id, outcome)) = self.sort_short(bytes, None, wire) {
+            self.deliver(id, outcome);
+        }
+    }
+
     fn deliver(&self, id: u64, outcome: Outcome) {
         let waiter = self
             .waiting
             .lock()
             .as_mut()
             .and_then(|waiting| waiting.remove(&id));
-        match waiter {
-            Some(waiter) => {
-                let _nobody_waits = waiter.answer.send(outcome);
-            }
-            None => tracing::debug!(id, "an answer that nobody waits for"),
-        }
+        let Some(waiter) = waiter else {
+            tracing::debug!(id, "an answer that nobody waits for");
+            return;
+        };
+        let _nobody_waits = waiter.answer.send(outcome);
     }
 
     /// Takes a message, and gives it back if it is an answer. What belongs to the stream of one request goes to that

@@ -256,6 +256,16 @@ async fn read(pipe: Weak<Pipe>, mut stdout: pipe::Receiver) {
         while !rest.is_empty() {
             let end = memchr::memchr(b'\n', rest);
             let part = &rest[..end.unwrap_or(rest.len())];
+            // Most lines are there from beginning to end, and are looked at where they are.
+            if let Some(end) = end
+                && line.is_empty()
+                && !overflow
+            {
+                let wire: Arc<dyn Wire> = pipe.clone();
+                pipe.board.take_short(part, &wire);
+                rest = &rest[end + 1..];
+                continue;
+            }
             if !overflow && let Err(error) = line.push(part) {
                 tracing::warn!(%error, "a line of a server's was passed over");
                 overflow = true;

@@ -13,6 +13,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use rung_ladder::head;
 use rung_tool::Pending;
+use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 
 use super::board::{Board, Delegate, Outcome};
@@ -21,6 +22,8 @@ use super::events::Events;
 use super::intake::{Arrived, Intake};
 use super::wire::{Sent, Wire};
 use crate::envelope::Message;
+use crate::headers::encoded;
+use crate::splice;
 use crate::version::Version;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -164,8 +167,13 @@ impl Posts {
 
     async fn post(&self, sent: Sent<'_>) -> Result<Outcome, Failure> {
         let mut request = self.request(Method::POST, BOTH).header(CONTENT_TYPE, JSON);
-        for (name, value) in &sent.headers {
-            request = request.header(name, value);
+        if self.is_modern() {
+            for (name, value) in routing(sent.method, sent.params)
+                .iter()
+                .chain(&sent.headers)
+            {
+                request = request.header(name, value);
+            }
         }
         if sent.method == "initialize" {
             // Nothing is agreed on yet.
@@ -405,12 +413,12 @@ impl Posts {
 
 enum Welcome {
     Response(Response),
-    Refused(Box<serde_json::value::RawValue>),
+    Refused(Box<RawValue>),
 }
 
 /// The error of a reply whose request could not be read, so that its id is `null`.
-fn error_without_id(text: &str) -> Option<Box<serde_json::value::RawValue>> {
-    let error = crate::splice::member(text, "error")?;
+fn error_without_id(text: &str) -> Option<Box<RawValue>> {
+    let error = splice::member(text, "error")?;
     error.get().starts_with('{').then(|| error.to_owned())
 }
 
@@ -698,4 +706,21 @@ impl Drop for OldStream {
         self.reading.abort();
         self.board.close();
     }
+}
+
+/// The headers by which a modern request is routed.
+fn routing(method: &str, params: Option<&RawValue>) -> Vec<(String, String)> {
+    let mut headers = vec![("mcp-method".to_owned(), method.to_owned())];
+    let named = match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    };
+    let named = named.zip(params).and_then(|(member, params)| {
+        let raw = splice::member(params.get(), member)?;
+        serde_json::from_str::<String>(raw.get()).ok()
+    });
+    headers.extend(named.map(|named| ("mcp-name".to_owned(), encoded(&named).into_owned())));
+    headers
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -18,7 +19,6 @@ use super::wire::{Sent, Wire};
 use super::{Identity, Target};
 use crate::client::Capabilities;
 use crate::envelope::{code, json, write_notification};
-use crate::headers::encoded;
 use crate::splice;
 use crate::version::Version;
 
@@ -45,7 +45,7 @@ pub(super) struct Link {
     wire: Arc<dyn Wire>,
     board: Arc<Board>,
     next_id: AtomicU64,
-    identity: Identity,
+    manners: Arc<Manners>,
     pub(super) agreement: Agreement,
     pub(super) since: Instant,
 }
@@ -95,7 +95,7 @@ impl Link {
                 let opening = Opening {
                     wire: old,
                     board,
-                    identity: identity.clone(),
+                    manners: Arc::new(Manners::of(identity)),
                 };
                 let initialized = opening.initialize().await?;
                 opening.legacy(initialized).await
@@ -106,23 +106,15 @@ impl Link {
     /// Makes a request. Dropped before the answer came, it takes the request back.
     pub(super) async fn request(self: &Arc<Self>, ask: Ask<'_>) -> Result<Outcome, Failure> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let can = match &ask.delegate {
-            Some(delegate) => delegate.can(),
-            None => self.board.delegate.can(),
-        };
+        let delegate = ask.delegate.as_ref().unwrap_or(&self.board.delegate);
         let speaks = self.agreement.version;
-        let token = ask.delegate.is_some().then_some(id);
-        let params = dressed(
-            ask.params.map(RawValue::get),
-            speaks,
-            &self.identity,
-            can,
-            token,
-        );
-        let mut headers = ask.headers;
-        if speaks.is_modern() {
-            headers.extend(routing(ask.method, ask.params));
-        }
+        let token = ask
+            .delegate
+            .as_ref()
+            .is_some_and(|delegate| delegate.wants_progress())
+            .then_some(id);
+        let said = self.manners.said(speaks, delegate.can());
+        let params = dressed(ask.params.map(RawValue::get), &said, token);
         let mut guard = Unanswered {
             link: self.clone(),
             id,
@@ -134,7 +126,8 @@ impl Link {
                 id,
                 method: ask.method,
                 message: written(id, ask.method, params.as_deref()),
-                headers,
+                params: ask.params,
+                headers: ask.headers,
                 delegate: ask.delegate,
             })
             .await;
@@ -210,7 +203,7 @@ pub enum Era {
 struct Opening {
     wire: Arc<dyn Wire>,
     board: Arc<Board>,
-    identity: Identity,
+    manners: Arc<Manners>,
 }
 
 /// Ids of what is asked before there is an agreement.
@@ -229,7 +222,7 @@ impl Opening {
         Ok(Self {
             wire: open(board.clone())?,
             board,
-            identity: identity.clone(),
+            manners: Arc::new(Manners::of(identity)),
         })
     }
 
@@ -297,13 +290,14 @@ impl Opening {
         }
         let modern = Version::V2026_07_28;
         for id in [DISCOVER, DISCOVER_AGAIN] {
-            let can = self.board.delegate.can();
-            let params = dressed(None, modern, &self.identity, can, None);
+            let said = self.manners.said(modern, self.board.delegate.can());
+            let params = dressed(None, &said, None);
             let sent = Sent {
                 id,
                 method: "server/discover",
                 message: written(id, "server/discover", params.as_deref()),
-                headers: routing("server/discover", None),
+                params: None,
+                headers: Vec::new(),
                 delegate: None,
             };
             let refusal = match self.wire.exchange(sent).await? {
@@ -334,12 +328,13 @@ impl Opening {
         let params = json!({
             "protocolVersion": offered.name(),
             "capabilities": self.board.delegate.can().declared(offered),
-            "clientInfo": self.identity,
+            "clientInfo": self.manners.identity,
         });
         let sent = Sent {
             id: INITIALIZE,
             method: "initialize",
             message: written(INITIALIZE, "initialize", Some(&params.to_string())),
+            params: None,
             headers: Vec::new(),
             delegate: None,
         };
@@ -384,7 +379,7 @@ impl Opening {
             wire: self.wire.clone(),
             board: self.board.clone(),
             next_id: AtomicU64::new(FIRST),
-            identity: self.identity.clone(),
+            manners: self.manners.clone(),
             agreement,
             since: Instant::now(),
         })
@@ -440,61 +435,65 @@ fn written(id: u64, method: &str, params: Option<&str>) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The parameters with what the protocol wants said in their `_meta`. Everything else stays the bytes it was.
-fn dressed(
-    params: Option<&str>,
-    version: Version,
-    identity: &Identity,
-    can: Capabilities,
-    progress_token: Option<u64>,
-) -> Option<String> {
-    let mut said: Vec<(&str, String)> = Vec::new();
-    if version.is_modern() {
-        said.push((
-            "io.modelcontextprotocol/protocolVersion",
-            json(&version.name()),
-        ));
-        said.push(("io.modelcontextprotocol/clientInfo", json(identity)));
-        said.push((
-            "io.modelcontextprotocol/clientCapabilities",
-            json(&can.declared(version)),
-        ));
+/// What the protocol wants said of us in every request of the modern era. It rarely changes, and is written once.
+struct Manners {
+    identity: Identity,
+    last: Mutex<Option<Said>>,
+}
+
+/// What was said last, and for whom.
+type Said = (Version, Capabilities, Arc<[Member]>);
+/// A member of `_meta`: its name, and its value as JSON.
+type Member = (&'static str, String);
+
+impl Manners {
+    fn of(identity: &Identity) -> Self {
+        Self {
+            identity: identity.clone(),
+            last: Mutex::default(),
+        }
     }
-    if let Some(token) = progress_token {
-        said.push(("progressToken", token.to_string()));
+
+    fn said(&self, version: Version, can: Capabilities) -> Arc<[Member]> {
+        let mut last = self.last.lock();
+        match &*last {
+            Some((of, same, said)) if *of == version && *same == can => said.clone(),
+            _ => {
+                let said: Vec<Member> = if version.is_modern() {
+                    vec![
+                        (
+                            "io.modelcontextprotocol/protocolVersion",
+                            json(&version.name()),
+                        ),
+                        ("io.modelcontextprotocol/clientInfo", json(&self.identity)),
+                        (
+                            "io.modelcontextprotocol/clientCapabilities",
+                            json(&can.declared(version)),
+                        ),
+                    ]
+                } else {
+                    Vec::new()
+                };
+                let said: Arc<[Member]> = said.into();
+                *last = Some((version, can, said.clone()));
+                said
+            }
+        }
     }
-    if said.is_empty() {
+}
+
+/// The parameters with what is to be said in their `_meta`. Everything else stays the bytes it was.
+fn dressed(params: Option<&str>, said: &[Member], progress_token: Option<u64>) -> Option<String> {
+    let token = progress_token.map(|token| ("progressToken", token.to_string()));
+    let said = || said.iter().chain(&token);
+    if said().next().is_none() {
         return params.map(str::to_owned);
     }
     let params = params.unwrap_or("{}");
     let own = splice::member(params, "_meta").map(RawValue::get);
-    let meta = if let Some(own) = own.filter(|own| own.starts_with('{')) {
-        said.iter().fold(own.to_owned(), |meta, (key, value)| {
-            splice::with(&meta, key, value)
-        })
-    } else {
-        let members: Vec<String> = said
-            .iter()
-            .map(|(key, value)| format!("\"{key}\":{value}"))
-            .collect();
-        format!("{{{}}}", members.join(","))
-    };
-    Some(splice::with(params, "_meta", &meta))
-}
-
-/// The headers by which a modern request is routed.
-fn routing(method: &str, params: Option<&RawValue>) -> Vec<(String, String)> {
-    let mut headers = vec![("mcp-method".to_owned(), method.to_owned())];
-    let named = match method {
-        "tools/call" | "prompts/get" => Some("name"),
-        "resources/read" => Some("uri"),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
-        _ => None,
-    };
-    let named = named.zip(params).and_then(|(member, params)| {
-        let raw = splice::member(params.get(), member)?;
-        serde_json::from_str::<String>(raw.get()).ok()
+    let own = own.filter(|own| own.starts_with('{')).unwrap_or("{}");
+    let meta = said().fold(own.to_owned(), |meta, (key, value)| {
+        splice::with(&meta, key, value)
     });
-    headers.extend(named.map(|named| ("mcp-name".to_owned(), encoded(&named).into_owned())));
-    headers
+    Some(splice::with(params, "_meta", &meta))
 }

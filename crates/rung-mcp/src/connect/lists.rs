@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::intake::Answer;
 use super::{Connection, Error, How};
-use crate::headers::check_mirrored;
+use crate::headers::{check_mirrored, wants_headers};
 
 /// Pages that are followed; what lies beyond is left out, and that is said.
 const MAX_PAGES: usize = 200;
@@ -82,6 +82,10 @@ pub struct Tool {
     pub input_schema: Arc<Value>,
     /// Everything the server says of it, as it came.
     pub listed: Arc<RawValue>,
+    /// Whether some of its arguments are repeated in headers.
+    pub(super) mirrors: bool,
+    /// Whether it is only called as a task, in 2025-11-25.
+    pub(super) must_be_task: bool,
 }
 
 /// A tool that was left out.
@@ -233,14 +237,9 @@ impl Tool {
         Ok(Self {
             name: name.into(),
             input_schema: Arc::new(schema.clone()),
+            mirrors: wants_headers(schema),
+            must_be_task: tool["execution"]["taskSupport"] == "required",
             listed: listed.into(),
         })
-    }
-
-    /// Whether it is only called as a task, in 2025-11-25.
-    pub(super) fn must_be_task(&self) -> bool {
-        let execution = crate::splice::member(self.listed.get(), "execution");
-        let support = execution.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
-        support.is_some_and(|execution| execution["taskSupport"] == "required")
     }
 }

@@ -20,6 +20,7 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::version::Version;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -162,6 +163,12 @@ impl Connection {
     pub async fn open(&self) -> Result<Agreement, Error> {
         let deadline = Instant::now() + self.0.options.opening;
         Ok(self.link(deadline).await?.agreement.clone())
+    }
+
+    /// The version that is spoken, once something was agreed on.
+    async fn version(&self, deadline: Option<Instant>) -> Result<Version, Error> {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.opening);
+        Ok(self.link(deadline).await?.agreement.version)
     }
 
     /// What was agreed on, where it is open.

@@ -23,6 +23,9 @@ const POLL_MS: u64 = 500;
 const MIN_POLL_MS: u64 = 50;
 const MAX_POLL_MS: u64 = 10_000;
 
+/// What stands in every result that is not the last word.
+const MORE_TO_COME: [&str; 2] = ["input_required", "\"task"];
+
 /// What a result is, as far as it matters to whoever waits for it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,12 +68,12 @@ impl Connection {
             Value::from(&*tool.name),
             arguments.get()
         );
-        let version = self.open().await?.version;
+        let version = self.version(how.deadline).await?;
         let mut how = how;
-        if version == Version::V2025_11_25 && tool.must_be_task() {
+        if version == Version::V2025_11_25 && tool.must_be_task {
             params = splice::with(&params, "task", "{}");
         }
-        if version.is_modern() {
+        if version.is_modern() && tool.mirrors {
             let value: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
             how.headers = mirrored(&tool.input_schema, &value);
         }
@@ -99,6 +102,10 @@ impl Connection {
             let Answer::Here(result) = &answer else {
                 return Ok(answer);
             };
+            // Nearly every answer is the last one, and nearly every one of those can be told at a glance.
+            if !MORE_TO_COME.iter().any(|word| result.get().contains(word)) {
+                return Ok(answer);
+            }
             let Ok(outcome) = serde_json::from_str::<Outcome<'_>>(result.get()) else {
                 return Ok(answer);
             };

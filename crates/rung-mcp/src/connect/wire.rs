@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rung_tool::Pending;
+use serde_json::value::RawValue;
 
 use super::board::{Delegate, Outcome};
 use super::error::Failure;
@@ -13,7 +14,9 @@ pub(super) struct Sent<'a> {
     pub(super) id: u64,
     pub(super) method: &'a str,
     pub(super) message: Vec<u8>,
-    /// Headers that repeat what the body says.
+    /// What it was written with, for whoever must say parts of it again.
+    pub(super) params: Option<&'a RawValue>,
+    /// Headers that repeat arguments.
     pub(super) headers: Vec<(String, String)>,
     /// Who hears what is said on the way to the answer.
     pub(super) delegate: Option<Arc<dyn Delegate>>,

@@ -236,6 +236,10 @@ impl Delegate for Person {
         }
     }
 
+    fn wants_progress(&self) -> bool {
+        self.can_see
+    }
+
     fn told(&self, method: &str, params: Option<&RawValue>) {
         if !self.can_see {
             return;

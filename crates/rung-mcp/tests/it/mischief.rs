@@ -1,7 +1,5 @@
 //! Where the misbehaving server is, and how it is started.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
-
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -9,41 +7,41 @@ use std::time::Duration;
 
 use rung_mcp::connect::{Address, Command, Connection, Delegate, How, Options, Silent, Target};
 
-pub fn how() -> How {
+pub(crate) fn how() -> How {
     How::default()
 }
 
-pub fn command(mode: &str) -> Command {
+pub(crate) fn command(mode: &str) -> Command {
     Command::new(env!("CARGO_BIN_EXE_mischief"), [mode])
 }
 
-pub fn connection(target: Target, delegate: Arc<dyn Delegate>) -> Connection {
+pub(crate) fn connection(target: Target, delegate: Arc<dyn Delegate>) -> Connection {
     let options = Options {
         opening: Duration::from_secs(20),
-        answering: Duration::from_secs(60),
+        answering: Duration::from_mins(1),
         ..Options::new("mischief")
     };
     Connection::new(target, options, delegate)
 }
 
-pub fn stdio(mode: &str) -> Connection {
+pub(crate) fn stdio(mode: &str) -> Connection {
     connection(Target::Command(command(mode)), Arc::new(Silent))
 }
 
-pub fn address(url: &str) -> Target {
+pub(crate) fn address(url: &str) -> Target {
     Target::Address(Address::new(url.parse().unwrap()))
 }
 
 /// A server with a port of its own, for as long as this lasts.
-pub struct Http {
+pub(crate) struct Http {
     child: Option<Child>,
-    pub url: String,
-    pub connection: Connection,
+    pub(crate) url: String,
+    pub(crate) connection: Connection,
 }
 
 impl Http {
     /// One that was started otherwise.
-    pub fn at(url: String) -> Self {
+    pub(crate) fn at(url: String) -> Self {
         let connection = connection(address(&url), Arc::new(Silent));
         Self {
             child: None,
@@ -53,7 +51,7 @@ impl Http {
     }
 }
 
-pub fn http(mode: &str) -> Http {
+pub(crate) fn http(mode: &str) -> Http {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_mischief"))
         .args([mode, "http"])
         .stderr(Stdio::piped())

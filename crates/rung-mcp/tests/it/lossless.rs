@@ -1,11 +1,9 @@
 //! What is sent arrives as it was sent, and what comes back as it was given, byte for byte: over every transport, in
 //! both eras, and through a server of ours in between.
 
-mod mischief_at;
-
 use std::sync::Arc;
 
-use mischief_at::{Http, address, command, how, http, stdio};
+use crate::mischief::{Http, address, command, how, http, stdio};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
 use rung_auth::{Access, Permit};

@@ -1,12 +1,10 @@
 //! Servers that hang, flood, lie, crash and worse. None of them harms us or anybody else.
 
-mod mischief_at;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use mischief_at::{connection, how, http, stdio};
+use crate::mischief::{self, connection, how, http, stdio};
 use rung_fault::{Code, Coded as _};
 use rung_mcp::connect::{
     Answer, Connection, Delegate, Error, How, Options, Silent, Target, Tool, Unanswered,
@@ -46,7 +44,7 @@ async fn a_server_that_hangs_in_its_beginning_is_given_up() {
         ..Options::new("hang")
     };
     let connection = Connection::new(
-        Target::Command(mischief_at::command("hang")),
+        Target::Command(mischief::command("hang")),
         options,
         Arc::new(Silent),
     );
@@ -135,10 +133,7 @@ async fn no_traffic_extends_a_deadline() {
 #[tokio::test]
 async fn a_flood_is_read_past() {
     let heard = Arc::new(Ear::default());
-    let connection = connection(
-        Target::Command(mischief_at::command("flood")),
-        heard.clone(),
-    );
+    let connection = connection(Target::Command(mischief::command("flood")), heard.clone());
     let answer = call(&connection, PATIENCE * 3).await.unwrap();
     assert!(answer.contains("after the flood"));
     assert_eq!(heard.0.load(Ordering::Relaxed), 20_000);
@@ -275,7 +270,7 @@ async fn what_goes_wrong_over_http_is_told_as_what_it_is() {
 
 #[tokio::test]
 async fn nothing_listens_there_or_does_not_speak_tls() {
-    let nobody = mischief_at::address("http://127.0.0.1:9/mcp");
+    let nobody = mischief::address("http://127.0.0.1:9/mcp");
     let error = connection(nobody, Arc::new(Silent))
         .open()
         .await
@@ -283,7 +278,7 @@ async fn nothing_listens_there_or_does_not_speak_tls() {
     assert_eq!(error.code(), Code::SourceUnavailable, "{error}");
     let server = http("plain");
     let url = server.url.replace("http://", "https://");
-    let error = connection(mischief_at::address(&url), Arc::new(Silent))
+    let error = connection(mischief::address(&url), Arc::new(Silent))
         .open()
         .await
         .unwrap_err();

@@ -1,0 +1,6 @@
+//! The client side against other servers: one that misbehaves as told, and one that repeats what it is sent.
+#![allow(clippy::unwrap_used)]
+
+mod hostile;
+mod lossless;
+mod mischief;
