@@ -2,6 +2,7 @@
 //!
 //! What it lists and what it answers goes on as it came; what does not fit a reply is kept, and the ladder leads to it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct Remote {
 #[derive(Default)]
 struct Known {
     list: Mutex<Option<Snapshot>>,
+    /// How often it was heard that something changed.
+    changes: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -63,23 +66,36 @@ impl Entry {
 }
 
 /// Hears of changes.
-struct Ear(Weak<Known>);
+struct Ear {
+    known: Weak<Known>,
+    can: Capabilities,
+}
 
 impl Delegate for Ear {
+    fn can(&self) -> Capabilities {
+        self.can
+    }
+
     fn told(&self, method: &str, _: Option<&RawValue>) {
         if method == "notifications/tools/list_changed"
-            && let Some(known) = self.0.upgrade()
+            && let Some(known) = self.known.upgrade()
         {
-            *known.list.lock() = None;
+            let mut list = known.list.lock();
+            known.changes.fetch_add(1, Ordering::Relaxed);
+            *list = None;
         }
     }
 }
 
 impl Remote {
-    /// The tools of the server at `target`. What does not fit a reply goes to `keep`.
-    pub fn new(target: Target, options: Options, keep: Arc<dyn Keep>) -> Self {
+    /// The tools of the server at `target`. What does not fit a reply goes to `keep`. A legacy server is told once
+    /// what can be asked: `can` says what callers usually can.
+    pub fn new(target: Target, options: Options, can: Capabilities, keep: Arc<dyn Keep>) -> Self {
         let known = Arc::<Known>::default();
-        let ear = Arc::new(Ear(Arc::downgrade(&known)));
+        let ear = Arc::new(Ear {
+            known: Arc::downgrade(&known),
+            can,
+        });
         Self {
             connection: Connection::new(target, options, ear),
             keep,
@@ -94,19 +110,24 @@ impl Remote {
 
     /// The tools that were left out of the list, and why.
     pub async fn dropped(&self) -> Result<Arc<Vec<Dropped>>, Fault> {
-        Ok(self.snapshot().await?.dropped)
+        Ok(self.snapshot(None).await?.dropped)
     }
 
-    async fn snapshot(&self) -> Result<Snapshot, Fault> {
+    async fn snapshot(&self, deadline: Option<Instant>) -> Result<Snapshot, Fault> {
         let known = self.known.list.lock().clone();
         if let Some(known) = known.filter(|known| known.until > Instant::now()) {
             return Ok(known);
         }
-        self.refreshed().await
+        self.refreshed(deadline).await
     }
 
-    async fn refreshed(&self) -> Result<Snapshot, Fault> {
-        let tools = self.connection.tools(&How::default()).await;
+    async fn refreshed(&self, deadline: Option<Instant>) -> Result<Snapshot, Fault> {
+        let changes = self.known.changes.load(Ordering::Relaxed);
+        let how = How {
+            deadline,
+            ..How::default()
+        };
+        let tools = self.connection.tools(&how).await;
         let tools = tools.map_err(|error| error.harmless())?;
         let told = self.connection.agreement().is_some_and(|agreed| {
             !agreed.version.is_modern() && agreed.capabilities["tools"]["listChanged"] == true
@@ -129,20 +150,30 @@ impl Remote {
             dropped: Arc::new(tools.dropped),
             until: Instant::now() + fresh,
         };
-        *self.known.list.lock() = Some(snapshot.clone());
+        let mut list = self.known.list.lock();
+        // What changed while it was asked for may not be in it.
+        if self.known.changes.load(Ordering::Relaxed) == changes {
+            *list = Some(snapshot.clone());
+        }
+        drop(list);
         Ok(snapshot)
     }
 
     /// A tool that the permit may use. A name that is not known may have come since we looked.
-    async fn find(&self, permit: &Permit, name: &str) -> Result<Arc<Entry>, Fault> {
+    async fn find(
+        &self,
+        permit: &Permit,
+        name: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Arc<Entry>, Fault> {
         let named = |snapshot: &Snapshot| {
             let mut tools = snapshot.tools.iter();
             tools.find(|entry| &*entry.card.name == name).cloned()
         };
-        let mut snapshot = self.snapshot().await?;
+        let mut snapshot = self.snapshot(deadline).await?;
         let mut found = named(&snapshot);
         if found.is_none() {
-            snapshot = self.refreshed().await?;
+            snapshot = self.refreshed(deadline).await?;
             found = named(&snapshot);
         }
         found
@@ -157,14 +188,15 @@ impl Remote {
     }
 
     async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
-        let entry = self.find(&call.permit, name).await?;
+        let deadline = call.deadline.map(Instant::from_std);
+        let entry = self.find(&call.permit, name, deadline).await?;
         // Where a question would begin this run anew, asking would do the call twice.
         let delegate = ForPeer {
             peer: call.peer.clone(),
             may_ask: call.peer.holds(),
         };
         let how = How {
-            deadline: call.deadline.map(Instant::from_std),
+            deadline,
             delegate: Some(Arc::new(delegate)),
             headers: Vec::new(),
         };
@@ -211,11 +243,8 @@ fn card(tool: &Tool) -> Card {
         input_schema: tool.input_schema.clone(),
         output_schema: says.output_schema.map(Arc::new),
         hints,
-        access: if hints.read_only {
-            Access::Read
-        } else {
-            Access::Write
-        },
+        // What a tool says of itself is no reason to trust it.
+        access: Access::Write,
         tasks: match says.execution["taskSupport"].as_str() {
             // Followed here; to our own callers it is a call like any other.
             Some("required" | "optional") => TaskUse::Optional,
@@ -228,7 +257,7 @@ fn card(tool: &Tool) -> Card {
 impl ToolSource for Remote {
     fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
         Box::pin(async move {
-            let snapshot = self.snapshot().await?;
+            let snapshot = self.snapshot(None).await?;
             let granted = snapshot
                 .tools
                 .iter()
@@ -242,7 +271,7 @@ impl ToolSource for Remote {
         permit: &'a Permit,
         name: &'a str,
     ) -> Pending<'a, Result<Card, Fault>> {
-        Box::pin(async move { Ok(self.find(permit, name).await?.card.clone()) })
+        Box::pin(async move { Ok(self.find(permit, name, None).await?.card.clone()) })
     }
 
     fn call<'a>(

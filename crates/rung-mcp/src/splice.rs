@@ -41,7 +41,7 @@ pub(crate) fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
 /// The value of a member. Of several with one name the last one counts, as everywhere.
 pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
     // What is nowhere in the text, plainly or in disguise, is no member of it.
-    if !object.contains(name) && !object.contains("\\u") {
+    if !object.contains(name) && !object.contains('\\') {
         return None;
     }
     let members = members(object)?;

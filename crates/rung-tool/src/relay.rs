@@ -27,6 +27,8 @@ pub enum Given {
 pub struct LongResult {
     /// Bytes of its JSON.
     pub bytes: u64,
+    /// Whether it says that the call failed.
+    pub is_error: bool,
     /// How its JSON begins.
     pub head: String,
     /// Its JSON.
@@ -61,7 +63,9 @@ impl Reply {
                     path: None,
                     structured: None,
                 };
-                in_part(&preview, call, &handle)
+                let mut reply = in_part(&preview, call, &handle)?;
+                reply.is_error = long.is_error;
+                Ok(reply)
             }
         }
     }

@@ -7,7 +7,7 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Command, Options, Target};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Offer, Remote, SealKey, Server, TaskStore};
+use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server, TaskStore};
 use rung_tool::{Keep, Resources};
 
 /// Nothing is too long here.
@@ -64,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
         anyhow::bail!("rung-hop PORT sessions|stateless CHILD");
     };
     let target = Target::Command(Command::new(child, Vec::<String>::new()));
-    let remote = Remote::new(target, Options::new("child"), Arc::new(Nowhere));
+    let remote = Remote::new(target, Options::new("child"), Capabilities::default(), Arc::new(Nowhere));
     let server = Server::new(Offer {
         name: "hop",
         title: "Hop",

@@ -194,14 +194,15 @@ impl Pipe {
                 Ok(written) => input.written = written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    input.pipe = None;
-                    return Err(Failure::Unavailable(format!("{error}{}", self.why_gone())));
+                    drop(input);
+                    self.hang_up();
+                    let why = format!("{error}; {}", self.why_gone());
+                    return Err(Failure::Unavailable(why));
                 }
             }
         } else if input.bytes + message.len() > MAX_UNREAD_BYTES {
-            return Err(Failure::Unavailable(
-                "it does not read what it is sent".to_owned(),
-            ));
+            let why = "it does not read what it is sent".to_owned();
+            return Err(Failure::Unavailable(why));
         }
         input.bytes += message.len();
         input.waiting.push_back(message);
@@ -280,7 +281,7 @@ async fn read(pipe: Weak<Pipe>, mut stdout: pipe::Receiver) {
             rest = &rest[end + 1..];
             if !std::mem::take(&mut overflow) && !line.is_empty() {
                 let wire: Arc<dyn Wire> = pipe.clone();
-                pipe.board.take(line.finish(), &wire);
+                pipe.board.take(line.finish(), &wire).await;
             }
         }
     }
@@ -339,8 +340,8 @@ async fn write(pipe: Weak<Pipe>, more_input: Arc<Notify>) {
                 Ok(written) => input.written += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
-                    input.pipe = None;
-                    return;
+                    drop(input);
+                    return pipe.hang_up();
                 }
             }
         }
@@ -351,7 +352,10 @@ impl Wire for Pipe {
     fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
         Box::pin(async move {
             let answered = self.board.wait(sent.id, sent.delegate);
-            self.send(sent.message)?;
+            if let Err(failure) = self.send(sent.message) {
+                self.board.forget(sent.id);
+                return Err(failure);
+            }
             if let Ok(outcome) = answered.await {
                 Ok(outcome)
             } else {
@@ -367,6 +371,10 @@ impl Wire for Pipe {
     }
 
     fn agreed(&self, _: Version) {}
+
+    fn let_go(&self) {
+        self.hang_up();
+    }
 
     fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)

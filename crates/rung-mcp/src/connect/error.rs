@@ -105,8 +105,7 @@ impl Coded for Error {
         match self {
             Self::Unavailable { .. } => Code::SourceUnavailable,
             Self::Unauthorized { .. } => Code::SourceUnauthorized,
-            Self::Lost { .. } => Code::OutcomeUnknown,
-            Self::Late { .. } => Code::DeadlineExceeded,
+            Self::Lost { .. } | Self::Late { .. } => Code::OutcomeUnknown,
             Self::Refused { .. } => Code::SourceRefused,
             Self::Unusable { .. } => Code::SourceFailed,
         }

@@ -27,6 +27,8 @@ pub(super) struct Events {
     next_id: Option<String>,
     /// Milliseconds after which to come back.
     pub(super) retry_ms: Option<u64>,
+    /// Events that came.
+    pub(super) count: u64,
 }
 
 #[derive(Debug, Default)]
@@ -68,10 +70,11 @@ impl Events {
 
     /// The stream broke off; another one goes on behind the last event that was whole.
     pub(super) fn cut_off(&mut self) {
-        let (last_id, retry_ms) = (self.last_id.take(), self.retry_ms);
+        let (last_id, retry_ms, count) = (self.last_id.take(), self.retry_ms, self.count);
         *self = Self {
             last_id,
             retry_ms,
+            count,
             ..Self::default()
         };
     }
@@ -132,6 +135,7 @@ impl Events {
         if let Some(id) = self.next_id.take() {
             self.last_id = Some(id).filter(|id| !id.is_empty());
         }
+        self.count += 1;
         let kind = std::mem::take(&mut self.kind);
         let data = self.data.finish();
         std::mem::take(&mut self.has_data).then(|| Event {

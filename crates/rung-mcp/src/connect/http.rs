@@ -15,6 +15,7 @@ use rung_ladder::head;
 use rung_tool::Pending;
 use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::board::{Board, Delegate, Outcome};
 use super::error::Failure;
@@ -40,12 +41,17 @@ const CONNECT: Duration = Duration::from_secs(15);
 const STANDING: Duration = Duration::from_secs(5);
 /// How long to wait before coming back for a stream, where the server does not say.
 const RETRY: Duration = Duration::from_secs(1);
-/// Nobody waits longer, whatever a server says.
+/// Nobody comes back sooner, or waits longer, whatever a server says.
+const MIN_RETRY: Duration = Duration::from_millis(50);
 const MAX_RETRY: Duration = Duration::from_mins(1);
 /// Times to come back for one answer without having heard anything new.
 const MAX_RETURNS: u32 = 5;
+/// Events that may come before the one that says where to post.
+const MAX_EARLY: u64 = 64;
 /// Bytes of a reply that is an error which are read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
+/// How long a message without an answer may take to be heard.
+const TELLING: Duration = Duration::from_secs(10);
 /// How long a session may take to be ended.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -93,7 +99,12 @@ pub(super) fn client() -> Result<Client, Failure> {
             .previous()
             .last()
             .is_some_and(|last| last.origin() == attempt.url().origin());
-        if same && attempt.previous().len() <= 3 {
+        // Any other redirect would make another request of it.
+        let as_it_is = matches!(
+            attempt.status(),
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+        );
+        if same && as_it_is && attempt.previous().len() <= 3 {
             attempt.follow()
         } else {
             attempt.stop()
@@ -165,9 +176,14 @@ impl Posts {
         self.agreed.lock().version.is_none_or(Version::is_modern)
     }
 
-    async fn post(&self, sent: Sent<'_>) -> Result<Outcome, Failure> {
+    async fn post(&self, sent: &mut Sent<'_>) -> Result<Outcome, Failure> {
+        let begins = sent.method == "initialize";
+        if begins {
+            // Nothing is agreed on yet.
+            *self.agreed.lock() = Agreed::default();
+        }
         let mut request = self.request(Method::POST, BOTH).header(CONTENT_TYPE, JSON);
-        if self.is_modern() {
+        if !begins && self.is_modern() {
             for (name, value) in routing(sent.method, sent.params)
                 .iter()
                 .chain(&sent.headers)
@@ -175,21 +191,17 @@ impl Posts {
                 request = request.header(name, value);
             }
         }
-        if sent.method == "initialize" {
-            // Nothing is agreed on yet.
-            *self.agreed.lock() = Agreed::default();
-        }
+        let message = std::mem::take(&mut sent.message);
         let response = request
-            .body(sent.message)
+            .body(message)
             .send()
             .await
             .map_err(|error| failed(&error))?;
-        let response = self.welcome(response).await?;
-        let response = match response {
+        let response = match self.welcome(response, sent.id).await? {
             Welcome::Response(response) => response,
             Welcome::Refused(error) => return Ok(Err(error)),
         };
-        if sent.method == "initialize" {
+        if begins {
             self.agreed.lock().session = response.headers().get(SESSION_ID).cloned();
         }
         match kind(&response).as_str() {
@@ -248,7 +260,8 @@ impl Posts {
             };
             events.cut_off();
             let wait_ms = events.retry_ms;
-            tokio::time::sleep(wait_ms.map_or(RETRY, Duration::from_millis).min(MAX_RETRY)).await;
+            let wait = wait_ms.map_or(RETRY, Duration::from_millis);
+            tokio::time::sleep(wait.clamp(MIN_RETRY, MAX_RETRY)).await;
             let resumed = self
                 .request(Method::GET, STREAM)
                 .header(LAST_EVENT_ID, last);
@@ -260,7 +273,9 @@ impl Posts {
                         "{why}; coming back for it: HTTP {status}"
                     )));
                 }
-                Err(error) => tracing::debug!(%error, "a stream could not be gone on with"),
+                Err(error) => {
+                    tracing::debug!(why = told(&error), "a stream could not be gone on with");
+                }
             }
         }
     }
@@ -299,7 +314,7 @@ impl Posts {
                 if Some(answered) == id {
                     return Ok(Ended::Answered(outcome));
                 }
-                tracing::debug!(answered, "an answer that nobody waits for here");
+                self.board.deliver(answered, outcome);
             }
         }
     }
@@ -316,93 +331,60 @@ impl Posts {
         if !is_stream(&response) {
             return;
         }
-        let me = self.me.clone();
-        let standing = tokio::spawn(async move {
-            let mut events = Events::default();
-            let mut stream = Some(response);
-            let mut returns = 0;
-            loop {
-                let Some(posts) = me.upgrade() else {
-                    return;
-                };
-                if let Some(stream) = stream.take() {
-                    let seen = events.last_id.clone();
-                    let _cut_off = posts.read(stream, &mut events, None, None).await;
-                    returns = if events.last_id == seen {
-                        returns + 1
-                    } else {
-                        0
-                    };
-                    events.cut_off();
-                }
-                if returns > MAX_RETURNS {
-                    return;
-                }
-                let wait = events.retry_ms.map_or(RETRY, Duration::from_millis);
-                drop(posts);
-                tokio::time::sleep(wait.min(MAX_RETRY)).await;
-                let Some(posts) = me.upgrade() else {
-                    return;
-                };
-                let mut again = posts.request(Method::GET, STREAM);
-                if let Some(last) = &events.last_id {
-                    again = again.header(LAST_EVENT_ID, last);
-                }
-                match again.send().await {
-                    Ok(response) if is_stream(&response) => stream = Some(response),
-                    _ => returns += 1,
-                }
-            }
-        });
+        let standing = tokio::spawn(stand(self.me.clone(), response));
         if let Some(old) = self.standing.lock().replace(standing.abort_handle()) {
             old.abort();
         }
     }
 
-    /// Sorts a reply by its status.
-    async fn welcome(&self, response: Response) -> Result<Welcome, Failure> {
+    /// Sorts a reply by its status. Only what certainly was not done is told as such.
+    async fn welcome(&self, response: Response, id: u64) -> Result<Welcome, Failure> {
         let status = response.status();
         if status.is_success() {
             return Ok(Welcome::Response(response));
         }
         if status.is_redirection() {
-            let to = response
-                .headers()
-                .get(LOCATION)
-                .and_then(|to| to.to_str().ok());
-            let to = head(to.unwrap_or("nowhere"), 200);
             let why = format!(
-                "it redirects to {to:?}, which is not followed: use that address if it is right"
+                "it redirects to {}, which is not followed: use that address if it is right",
+                destination(&response)
             );
-            return Err(Failure::Unavailable(why));
+            return Err(match status {
+                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
+                    Failure::Unavailable(why)
+                }
+                _ => Failure::Lost(why),
+            });
         }
-        if status == StatusCode::NOT_FOUND && self.agreed.lock().session.is_some() {
+        let in_session = self.agreed.lock().session.is_some();
+        if status == StatusCode::NOT_FOUND && in_session {
             return Err(Failure::NoSession);
         }
         let text = beginning(response).await;
-        // The modern era says with a status what the body says as well; so do some legacy servers.
-        if let Ok(Message::Response {
-            outcome: Err(error),
-            ..
-        }) = Message::read(text.as_bytes())
-        {
-            return Ok(Welcome::Refused(error.to_owned()));
-        }
-        if let Some(error) = error_without_id(&text) {
-            return Ok(Welcome::Refused(error));
-        }
         let words: String = text
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
         let why = format!("HTTP {status}: {}", head(words.trim(), 300));
-        Err(match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Unauthorized(why),
-            // Whether something was done before it broke, nobody knows.
-            status if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE => {
-                Failure::Lost(why)
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Err(Failure::Unauthorized(why));
+        }
+        // The modern era says with a status what the body says as well; so do some legacy servers. Whoever stands in
+        // between and has errors of its own does not know the request.
+        match refusal(&text) {
+            Some((Some(of), error)) if of == id.to_string() => return Ok(Welcome::Refused(error)),
+            Some((None, error)) if status.is_client_error() => {
+                // Some say so that they have forgotten the session. The next request begins anew.
+                if in_session && status == StatusCode::BAD_REQUEST {
+                    self.open.store(false, Ordering::Release);
+                }
+                return Ok(Welcome::Refused(error));
             }
-            _ => Failure::Unavailable(why),
+            _ => {}
+        }
+        Err(if status.is_server_error() {
+            Failure::Lost(why)
+        } else {
+            Failure::Unavailable(why)
         })
     }
 
@@ -411,15 +393,64 @@ impl Posts {
     }
 }
 
+/// Reads the stream that belongs to no request, and opens it again for as long as anybody wants it.
+async fn stand(posts: Weak<Posts>, response: Response) {
+    let mut events = Events::default();
+    let mut stream = Some(response);
+    let mut failures = 0_u32;
+    while let Some(posts) = posts.upgrade() {
+        if let Some(stream) = stream.take() {
+            let (count, since) = (events.count, Instant::now());
+            let _cut_off = posts.read(stream, &mut events, None, None).await;
+            // One that brought something, or lasted, was a good one.
+            let good = events.count > count || since.elapsed() > STANDING;
+            failures = if good { 0 } else { failures + 1 };
+            events.cut_off();
+        }
+        let wait = events.retry_ms.map_or(RETRY, Duration::from_millis);
+        let wait = wait.clamp(MIN_RETRY * 5, MAX_RETRY);
+        let wait = wait.saturating_mul(1 << failures.min(8)).min(MAX_RETRY);
+        let mut again = posts.request(Method::GET, STREAM);
+        if let Some(last) = &events.last_id {
+            again = again.header(LAST_EVENT_ID, last);
+        }
+        drop(posts);
+        tokio::time::sleep(wait).await;
+        match again.send().await {
+            Ok(response) if is_stream(&response) => stream = Some(response),
+            _ => failures += 1,
+        }
+    }
+}
+
 enum Welcome {
     Response(Response),
     Refused(Box<RawValue>),
 }
 
-/// The error of a reply whose request could not be read, so that its id is `null`.
-fn error_without_id(text: &str) -> Option<Box<RawValue>> {
-    let error = splice::member(text, "error")?;
-    error.get().starts_with('{').then(|| error.to_owned())
+/// The error of a reply, and whose it is: nobody's, where the request could not be read.
+fn refusal(text: &str) -> Option<(Option<String>, Box<RawValue>)> {
+    let member = |name| splice::member(text, name).map(RawValue::get);
+    if member("jsonrpc") != Some("\"2.0\"") {
+        return None;
+    }
+    let error = splice::member(text, "error").filter(|error| error.get().starts_with('{'))?;
+    let id = member("id").filter(|id| *id != "null");
+    Some((id.map(str::to_owned), error.to_owned()))
+}
+
+/// Where a redirect leads, without what may be secret in it.
+fn destination(response: &Response) -> String {
+    let to = response.headers().get(LOCATION);
+    let to = to.and_then(|to| to.to_str().ok()).unwrap_or_default();
+    match response.url().join(to) {
+        Ok(to) => format!(
+            "{}{}",
+            to.origin().ascii_serialization(),
+            head(to.path(), 200)
+        ),
+        Err(_) => "nowhere".to_owned(),
+    }
 }
 
 fn kind(response: &Response) -> String {
@@ -481,8 +512,18 @@ fn told(error: &reqwest::Error) -> String {
 }
 
 impl Wire for Posts {
-    fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
-        Box::pin(self.post(sent))
+    fn exchange<'a>(&'a self, mut sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
+        Box::pin(async move {
+            // What is said of it, and now and then the answer, may come on the stream that belongs to no request.
+            let answered = self.board.wait(sent.id, sent.delegate.clone());
+            let id = sent.id;
+            let outcome = tokio::select! {
+                posted = self.post(&mut sent) => posted,
+                Ok(outcome) = answered => Ok(outcome),
+            };
+            self.board.forget(id);
+            outcome
+        })
     }
 
     fn tell(&self, message: Vec<u8>) -> Pending<'_, Result<(), Failure>> {
@@ -493,11 +534,8 @@ impl Wire for Posts {
             {
                 request = request.header(METHOD, &*method);
             }
-            let response = request
-                .body(message)
-                .send()
-                .await
-                .map_err(|error| failed(&error))?;
+            let sending = request.timeout(TELLING).body(message).send();
+            let response = sending.await.map_err(|error| failed(&error))?;
             let status = response.status();
             if status.is_success() {
                 return Ok(());
@@ -548,7 +586,7 @@ pub(super) struct OldStream {
     headers: HeaderMap,
     endpoint: Url,
     board: Arc<Board>,
-    reading: AbortHandle,
+    reading: Mutex<Option<AbortHandle>>,
     open: Arc<AtomicBool>,
 }
 
@@ -570,21 +608,18 @@ impl OldStream {
         let mut early = Vec::new();
         let endpoint = loop {
             let piece = stream.chunk().await.map_err(|error| failed(&error))?;
-            let Some(piece) = piece else {
-                return Err(Failure::Unavailable(
-                    "its stream ended before it said where to post".to_owned(),
-                ));
+            let Some(piece) = piece.filter(|_| events.count < MAX_EARLY) else {
+                let why = "its stream did not say where to post".to_owned();
+                return Err(Failure::Unavailable(why));
             };
-            let new = events
-                .push(&piece)
-                .map_err(|error| Failure::Unavailable(error.to_string()))?;
+            let new = events.push(&piece);
+            let new = new.map_err(|error| Failure::Unavailable(error.to_string()))?;
             let mut endpoint = None;
             for event in new {
                 match (event.kind.as_str(), event.data) {
-                    ("endpoint", Arrived::Short(data)) if endpoint.is_none() => {
-                        endpoint = Some(data);
-                    }
-                    (_, data) => early.push(data),
+                    ("endpoint", Arrived::Short(data)) => endpoint = endpoint.or(Some(data)),
+                    ("message", data @ Arrived::Short(_)) => early.push(data),
+                    _ => {}
                 }
             }
             if let Some(endpoint) = endpoint {
@@ -601,24 +636,16 @@ impl OldStream {
             ));
         }
         let open = Arc::new(AtomicBool::new(true));
-        let wire = Arc::new_cyclic(|me: &Weak<Self>| {
-            let reading = tokio::spawn(read_old(
-                me.clone(),
-                stream,
-                events,
-                early,
-                board.clone(),
-                open.clone(),
-            ));
-            Self {
-                client,
-                headers: address.headers.clone(),
-                endpoint,
-                board,
-                reading: reading.abort_handle(),
-                open,
-            }
+        let wire = Arc::new(Self {
+            client,
+            headers: address.headers.clone(),
+            endpoint,
+            board: board.clone(),
+            reading: Mutex::default(),
+            open: open.clone(),
         });
+        let reading = read_old(Arc::downgrade(&wire), stream, events, early, board, open);
+        *wire.reading.lock() = Some(tokio::spawn(reading).abort_handle());
         Ok(wire)
     }
 
@@ -635,6 +662,7 @@ impl OldStream {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(Failure::Unauthorized(format!("HTTP {status}")))
             }
+            status if status.is_server_error() => Err(Failure::Lost(format!("HTTP {status}"))),
             status => Err(Failure::Unavailable(format!("HTTP {status}"))),
         }
     }
@@ -655,7 +683,7 @@ async fn read_old(
                 return;
             };
             let wire: Arc<dyn Wire> = wire;
-            board.take(data, &wire);
+            board.take(data, &wire).await;
         }
         let Ok(Some(piece)) = stream.chunk().await else {
             break;
@@ -676,15 +704,32 @@ async fn read_old(
 impl Wire for OldStream {
     fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
         Box::pin(async move {
-            let answered = self.board.wait(sent.id, sent.delegate);
-            self.send(sent.message).await?;
-            let lost = |_| Failure::Lost("its stream ended without an answer".to_owned());
-            answered.await.map_err(lost)
+            let mut answered = self.board.wait(sent.id, sent.delegate);
+            // The answer may be there before it is said that the message was taken.
+            let sending = self.send(sent.message);
+            let sent_first = tokio::select! {
+                biased;
+                outcome = &mut answered => Err(outcome),
+                sent = sending => Ok(sent),
+            };
+            let outcome = match sent_first {
+                Err(outcome) => outcome,
+                Ok(Ok(())) => answered.await,
+                Ok(Err(failure)) => {
+                    self.board.forget(sent.id);
+                    return Err(failure);
+                }
+            };
+            outcome.map_err(|_| Failure::Lost("its stream ended without an answer".to_owned()))
         })
     }
 
     fn tell(&self, message: Vec<u8>) -> Pending<'_, Result<(), Failure>> {
-        Box::pin(self.send(message))
+        Box::pin(async move {
+            let sending = tokio::time::timeout(TELLING, self.send(message));
+            let late = |_| Failure::Lost("it does not take messages".to_owned());
+            sending.await.map_err(late)?
+        })
     }
 
     fn agreed(&self, _: Version) {}
@@ -693,18 +738,17 @@ impl Wire for OldStream {
         self.open.load(Ordering::Acquire)
     }
 
-    fn close(&self) -> Pending<'_, ()> {
+    fn let_go(&self) {
         self.open.store(false, Ordering::Release);
-        self.reading.abort();
+        if let Some(reading) = self.reading.lock().take() {
+            reading.abort();
+        }
         self.board.close();
-        Box::pin(std::future::ready(()))
     }
-}
 
-impl Drop for OldStream {
-    fn drop(&mut self) {
-        self.reading.abort();
-        self.board.close();
+    fn close(&self) -> Pending<'_, ()> {
+        self.let_go();
+        Box::pin(std::future::ready(()))
     }
 }
 

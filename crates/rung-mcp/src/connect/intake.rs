@@ -100,6 +100,7 @@ pub enum Answer {
 pub struct LongAnswer {
     file: File,
     span: Range<u64>,
+    is_error: bool,
 }
 
 impl LongAnswer {
@@ -119,6 +120,7 @@ impl LongAnswer {
         head.truncate(whole);
         self.file.seek(SeekFrom::Start(self.span.start))?;
         Ok(LongResult {
+            is_error: self.is_error,
             bytes,
             head: String::from_utf8(head).unwrap_or_default(),
             body: Box::new(self.file.take(bytes)),
@@ -163,11 +165,12 @@ fn take_apart(mut file: File) -> io::Result<Option<LongMessage>> {
     };
     file.seek(SeekFrom::Start(place.start))?;
     if is_error {
-        let mut text = String::new();
+        let mut text = Vec::new();
         let length = place.end - place.start;
         (&file)
             .take(length.min(MAX_ERROR_BYTES))
-            .read_to_string(&mut text)?;
+            .read_to_end(&mut text)?;
+        let text = String::from_utf8_lossy(&text).into_owned();
         let error = RawValue::from_string(text).or_else(|_| {
             RawValue::from_string(r#"{"message":"an error of many bytes"}"#.to_owned())
         })?;
@@ -181,9 +184,20 @@ fn take_apart(mut file: File) -> io::Result<Option<LongMessage>> {
     if serde_json::from_reader::<_, IgnoredAny>(body).is_err() {
         return Ok(None);
     }
+    // A tool that failed at length has failed.
+    file.seek(SeekFrom::Start(place.start))?;
+    let mut scan = Scan {
+        input: BufReader::with_capacity(64 << 10, (&file).take(place.end - place.start)),
+        at: 0,
+    };
+    let is_error = scan.members()?.is_some_and(|found| found.is_error);
     Ok(Some(LongMessage {
         id,
-        outcome: Ok(LongAnswer { file, span: place }),
+        outcome: Ok(LongAnswer {
+            file,
+            span: place,
+            is_error,
+        }),
     }))
 }
 
@@ -193,6 +207,8 @@ struct Members {
     id: Option<Box<RawValue>>,
     result: Option<Range<u64>>,
     error: Option<Range<u64>>,
+    /// Of a result: whether it says that it is an error.
+    is_error: bool,
 }
 
 /// Goes through the outermost object once, looking at structure alone.
@@ -249,6 +265,7 @@ impl<R: Read> Scan<R> {
                 }
                 b"result" => found.result = Some(span),
                 b"error" => found.error = Some(span),
+                b"isError" => found.is_error = text.trim_ascii() == b"true",
                 _ => {}
             }
             let after = match after {

@@ -1,13 +1,14 @@
 //! One conversation with a server, from the moment both sides have agreed how to speak.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::board::{Board, Delegate, Outcome};
@@ -24,6 +25,9 @@ use crate::version::Version;
 
 /// How long a server on a pipe may say nothing to a question of the modern era before it is asked as a legacy one, too.
 const SILENCE: Duration = Duration::from_secs(2);
+
+/// How long last words to a server may take.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What both sides agreed on.
 #[derive(Debug, Clone)]
@@ -48,6 +52,9 @@ pub(super) struct Link {
     manners: Arc<Manners>,
     pub(super) agreement: Agreement,
     pub(super) since: Instant,
+    /// Last words to the server that are on their way.
+    farewells: Mutex<Vec<JoinHandle<()>>>,
+    given_up: AtomicBool,
 }
 
 /// A request, and how it is to be made.
@@ -144,14 +151,35 @@ impl Link {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.wire.is_open()
+        !self.given_up.load(Ordering::Acquire) && self.wire.is_open()
+    }
+
+    /// Nothing more can come of it.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
     }
 
     pub(super) fn last_words(&self) -> String {
         self.wire.last_words()
     }
 
+    /// Says something that nobody waits for, except whoever closes the link.
+    pub(super) fn part(&self, farewell: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let mut farewells = self.farewells.lock();
+            farewells.retain(|said| !said.is_finished());
+            farewells.push(runtime.spawn(farewell));
+        }
+    }
+
     pub(super) async fn close(&self) {
+        let farewells = std::mem::take(&mut *self.farewells.lock());
+        let all = async {
+            for farewell in farewells {
+                let _said_or_not = farewell.await;
+            }
+        };
+        let _in_time_or_not = tokio::time::timeout(FAREWELL, all).await;
         self.wire.close().await;
     }
 }
@@ -178,15 +206,12 @@ impl Drop for Unanswered {
         if !self.link.wire.hears_cancelling() {
             return;
         }
-        let (wire, id) = (self.link.wire.clone(), self.id);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let params = json!({"requestId": id});
-                let _best_effort = wire
-                    .tell(write_notification("notifications/cancelled", &params))
-                    .await;
-            });
-        }
+        let params = json!({"requestId": self.id});
+        let message = write_notification("notifications/cancelled", &params);
+        let wire = self.link.wire.clone();
+        self.link.part(async move {
+            let _best_effort = wire.tell(message).await;
+        });
     }
 }
 
@@ -313,6 +338,11 @@ impl Opening {
                 Ok(Answer::Long(_)) => return Ok(None),
                 Err(error) => Refused::read(&error),
             };
+            // Whoever knows these numbers is modern, whatever is missing.
+            let known = [code::HEADER_MISMATCH, code::MISSING_CAPABILITY].map(i64::from);
+            if known.contains(&refusal.code) {
+                return Ok(RawValue::from_string("{}".to_owned()).ok());
+            }
             let modern_code = refusal.code == i64::from(code::UNSUPPORTED_VERSION);
             let supported = refusal.data.as_deref().map_or("", RawValue::get);
             // It may speak this version and want to be asked again.
@@ -382,6 +412,8 @@ impl Opening {
             manners: self.manners.clone(),
             agreement,
             since: Instant::now(),
+            farewells: Mutex::default(),
+            given_up: AtomicBool::new(false),
         })
     }
 }

@@ -1,11 +1,13 @@
 //! Lists of a server's, followed to their end, each item as it came.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::intake::Answer;
 use super::{Connection, Error, How};
@@ -15,6 +17,8 @@ use crate::headers::{check_mirrored, wants_headers};
 const MAX_PAGES: usize = 200;
 /// Items that are taken.
 const MAX_ITEMS: usize = 20_000;
+/// Bytes of a list.
+const MAX_LIST_BYTES: usize = 32 << 20;
 /// Bytes of a tool's name.
 const MAX_NAME_BYTES: usize = 128;
 /// Bytes of a schema.
@@ -121,6 +125,14 @@ impl Connection {
             ttl_ms: Option<u64>,
         }
         let mut listed = Listed::default();
+        let mut bytes = 0;
+        // One time for the whole list, however many pages it has.
+        let deadline = how.deadline;
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.answering);
+        let how = &How {
+            deadline: Some(deadline),
+            ..how.clone()
+        };
         let mut cursor: Option<String> = None;
         let unusable = |why: String| Error::Unusable {
             server: self.name().clone(),
@@ -139,6 +151,7 @@ impl Connection {
             let Answer::Here(page) = answer else {
                 return Err(unusable(format!("a page of {} is too long", kind.method())));
             };
+            let page_bytes = page.get().len();
             let items = crate::splice::member(page.get(), kind.member());
             let items = items.map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
             let Some(Ok(items)) = items else {
@@ -158,7 +171,8 @@ impl Connection {
             if next.is_none() || next == cursor {
                 return Ok(listed);
             }
-            if listed.items.len() >= MAX_ITEMS {
+            bytes += page_bytes;
+            if listed.items.len() >= MAX_ITEMS || bytes >= MAX_LIST_BYTES {
                 break;
             }
             cursor = next;
@@ -175,9 +189,10 @@ impl Connection {
             ttl_ms: listed.ttl_ms,
             ..Tools::default()
         };
+        let mut names = HashSet::new();
         for item in listed.items {
             match Tool::read(item) {
-                Ok(tool) if tools.tools.iter().any(|other| other.name == tool.name) => {
+                Ok(tool) if !names.insert(tool.name.clone()) => {
                     let name = tool.name.to_string();
                     tools.dropped.push(Dropped {
                         name,

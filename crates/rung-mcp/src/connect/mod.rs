@@ -119,6 +119,9 @@ struct Inner {
 struct Trouble {
     failures: u32,
     until: Option<Instant>,
+    /// How often it was tried at all, and how that last ended in vain.
+    tried: u64,
+    last: Option<Error>,
 }
 
 /// The wait after the first failure; it doubles with each.
@@ -231,8 +234,10 @@ impl Connection {
                 // Whoever does not know the session has done nothing.
                 Err(Failure::NoSession) if !forgotten => {
                     forgotten = true;
-                    self.drop_link(&link).await;
+                    self.drop_link(&link);
                 }
+                // It was sent, and whatever came back says nothing of what became of it.
+                Err(Failure::Unusable(why)) => return Err(Failure::Lost(why).of(server)),
                 Err(failure) => return Err(failure.of(server)),
             }
         }
@@ -256,58 +261,85 @@ impl Connection {
         let deadline = Instant::now() + self.0.options.answering;
         let link = self.link(deadline).await?;
         let server = &self.0.options.name;
-        link.tell(method, params)
-            .await
-            .map_err(|failure| failure.of(server))
+        let late = |_| Error::Late {
+            server: server.clone(),
+        };
+        let told = tokio::time::timeout_at(deadline, link.tell(method, params)).await;
+        told.map_err(late)?.map_err(|failure| failure.of(server))
     }
 
-    /// The link, opened if need be. Whoever comes while it is being opened waits for it, but not beyond their deadline.
+    /// The link, where there is one, without opening it.
+    fn open_already(&self) -> Option<Arc<Link>> {
+        let current = self.0.current.lock();
+        current.as_ref().filter(|link| link.is_open()).cloned()
+    }
+
+    /// The link, opened if need be. Whoever comes while it is being opened waits for it, but not beyond their deadline;
+    /// the opening goes on for those who come after.
     async fn link(&self, deadline: Instant) -> Result<Arc<Link>, Error> {
-        if let Some(link) = self.0.current.lock().as_ref().filter(|link| link.is_open()) {
-            return Ok(link.clone());
+        if let Some(link) = self.open_already() {
+            return Ok(link);
         }
-        let server = &self.0.options.name;
-        let unavailable = |why: String| Error::Unavailable {
-            server: server.clone(),
-            why,
-        };
-        let opening = async {
-            let mut slot = self.0.link.lock().await;
-            if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {
-                return Ok(link.clone());
-            }
-            if let Some(broken) = slot.take()
-                && broken.since.elapsed() < STEADY
-            {
-                self.0.trouble.lock().add();
-            }
-            let until = self.0.trouble.lock().until;
-            if let Some(until) = until {
-                tokio::time::sleep_until(until).await;
-            }
-            let remembered = *self.0.era.lock();
-            let mut opened = self.open_link(remembered).await;
-            // A server that was replaced may speak otherwise than before.
-            if opened.is_err() && remembered != self.0.options.era {
-                opened = self.open_link(self.0.options.era).await;
-            }
-            match opened {
-                Ok(link) => {
-                    *self.0.trouble.lock() = Trouble::default();
-                    *self.0.era.lock() = Some(link.agreement.era());
-                    *slot = Some(link.clone());
-                    *self.0.current.lock() = Some(link.clone());
-                    Ok(link)
-                }
-                Err(error) => {
-                    self.0.trouble.lock().add();
-                    Err(error)
-                }
-            }
+        let me = self.clone();
+        let tried = self.0.trouble.lock().tried;
+        let opening = tokio::spawn(async move { me.opened(tried).await });
+        let unavailable = |why: &str| Error::Unavailable {
+            server: self.0.options.name.clone(),
+            why: why.to_owned(),
         };
         match tokio::time::timeout_at(deadline, opening).await {
-            Ok(opened) => opened,
-            Err(_) => Err(unavailable("it did not get ready in time".to_owned())),
+            Ok(Ok(opened)) => opened,
+            Ok(Err(_)) => Err(unavailable("it could not be opened: a bug of ours")),
+            Err(_) => Err(unavailable("it did not get ready in time")),
+        }
+    }
+
+    /// Opens the link, unless it was opened, or was tried in vain, since `tried`.
+    async fn opened(&self, tried: u64) -> Result<Arc<Link>, Error> {
+        let mut slot = self.0.link.lock().await;
+        if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {
+            return Ok(link.clone());
+        }
+        if let Some(broken) = slot.take() {
+            let mut trouble = self.0.trouble.lock();
+            if broken.since.elapsed() < STEADY {
+                trouble.add();
+            } else {
+                *trouble = Trouble::default();
+            }
+        }
+        let until = {
+            let trouble = self.0.trouble.lock();
+            match &trouble.last {
+                // Others have just found out what we would.
+                Some(error) if trouble.tried > tried => return Err(error.clone()),
+                _ => trouble.until,
+            }
+        };
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+        let remembered = *self.0.era.lock();
+        let mut opened = self.open_link(remembered).await;
+        // A server that was replaced may speak otherwise than before.
+        if opened.is_err() && remembered != self.0.options.era {
+            opened = self.open_link(self.0.options.era).await;
+        }
+        let mut trouble = self.0.trouble.lock();
+        trouble.tried += 1;
+        trouble.last = opened.as_ref().err().cloned();
+        match opened {
+            Ok(link) => {
+                trouble.until = None;
+                *self.0.era.lock() = Some(link.agreement.era());
+                *slot = Some(link.clone());
+                *self.0.current.lock() = Some(link.clone());
+                Ok(link)
+            }
+            Err(error) => {
+                trouble.add();
+                Err(error)
+            }
         }
     }
 
@@ -336,11 +368,12 @@ impl Connection {
         }
     }
 
-    async fn drop_link(&self, gone: &Arc<Link>) {
-        let mut slot = self.0.link.lock().await;
-        if slot.as_ref().is_some_and(|link| Arc::ptr_eq(link, gone)) {
-            slot.take();
-            self.0.current.lock().take();
+    /// The server does not know this link any more.
+    fn drop_link(&self, gone: &Arc<Link>) {
+        gone.give_up();
+        let mut current = self.0.current.lock();
+        if current.as_ref().is_some_and(|link| Arc::ptr_eq(link, gone)) {
+            current.take();
         }
     }
 }

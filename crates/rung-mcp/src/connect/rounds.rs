@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::board::Delegate;
 use super::intake::Answer;
+use super::link::Ask;
 use super::lists::Tool;
 use super::{Connection, Error, How};
 use crate::headers::mirrored;
@@ -110,6 +111,8 @@ impl Connection {
                 return Ok(answer);
             };
             match outcome.result_type.as_deref() {
+                // A legacy server may use the word for something of its own.
+                Some("input_required" | "task") if !self.is_modern() => return Ok(answer),
                 Some("input_required") => {
                     let responses = self.answers(outcome.input_requests, &how).await?;
                     let mut again = splice::with(params.get(), "inputResponses", &responses);
@@ -143,6 +146,11 @@ impl Connection {
             server: self.name().clone(),
             why,
         })
+    }
+
+    fn is_modern(&self) -> bool {
+        self.agreement()
+            .is_some_and(|agreed| agreed.version.is_modern())
     }
 
     fn is_2025_11_25(&self) -> bool {
@@ -235,14 +243,20 @@ impl Running<'_> {
         }
     }
 
-    /// The task's state, told to the delegate where it says something new.
+    /// The task's state, told to the delegate where it says something new. A server that cannot be reached for a while
+    /// may still be at work.
     async fn look(&self, said: &mut Option<String>) -> Result<Box<RawValue>, Error> {
-        let answer = self
-            .connection
-            .look("tasks/get", Some(&self.named()), &self.quietly())
-            .await?;
+        let (named, quietly) = (self.named(), self.quietly());
+        let answer = loop {
+            let looked = self.connection.look("tasks/get", Some(&named), &quietly);
+            match looked.await {
+                Ok(answer) => break answer,
+                Err(Error::Unavailable { .. } | Error::Lost { .. }) => self.pause(None).await?,
+                Err(error) => return Err(self.lost(&error)),
+            }
+        };
         let Answer::Here(state) = answer else {
-            return Err(self.unusable("the state of a task is too long"));
+            return Err(self.unknown("its state is too long"));
         };
         if let Ok(read) = serde_json::from_str::<State<'_>>(state.get())
             && read.status_message.is_some()
@@ -263,14 +277,14 @@ impl Running<'_> {
             self.pause(poll_ms).await?;
             let raw_state = self.look(&mut said).await?;
             let state: State<'_> = serde_json::from_str(raw_state.get())
-                .map_err(|_| self.unusable("the state of a task cannot be read"))?;
+                .map_err(|_| self.unknown("its state cannot be read"))?;
             poll_ms = state.poll_interval_ms.or(poll_ms);
             match state.status.as_str() {
                 "completed" => {
                     self.wanted = false;
                     let result = state
                         .result
-                        .ok_or_else(|| self.unusable("a task ended without a result"))?;
+                        .ok_or_else(|| self.unknown("it ended without a result"))?;
                     return Ok(Answer::Here(result.to_owned()));
                 }
                 "failed" => {
@@ -290,7 +304,7 @@ impl Running<'_> {
                 }
                 "cancelled" => {
                     self.wanted = false;
-                    return Err(self.unusable("the task was cancelled"));
+                    return Err(self.unknown("it was cancelled"));
                 }
                 "input_required" => {
                     let responses = self
@@ -298,9 +312,13 @@ impl Running<'_> {
                         .answers(state.input_requests, self.how)
                         .await?;
                     let params = splice::with(self.named().get(), "inputResponses", &responses);
-                    self.connection
-                        .request("tasks/update", Some(&raw(params)), self.quietly())
-                        .await?;
+                    let params = raw(params);
+                    let updated =
+                        self.connection
+                            .request("tasks/update", Some(&params), self.quietly());
+                    if let Err(error) = updated.await {
+                        return Err(self.lost(&error));
+                    }
                 }
                 _ => {}
             }
@@ -313,7 +331,7 @@ impl Running<'_> {
         loop {
             let raw_state = self.look(&mut said).await?;
             let state: State<'_> = serde_json::from_str(raw_state.get())
-                .map_err(|_| self.unusable("the state of a task cannot be read"))?;
+                .map_err(|_| self.unknown("its state cannot be read"))?;
             poll_ms = state.poll_interval_ms.or(poll_ms);
             if matches!(
                 state.status.as_str(),
@@ -322,19 +340,31 @@ impl Running<'_> {
                 let params = self.named();
                 let answer = self
                     .connection
-                    .request("tasks/result", Some(&params), self.how.clone())
+                    .look("tasks/result", Some(&params), self.how)
                     .await;
-                self.wanted = matches!(&answer, Err(Error::Late { .. } | Error::Lost { .. }));
-                return answer;
+                // Its own error is how it ended.
+                self.wanted = !matches!(&answer, Ok(_) | Err(Error::Refused { .. }));
+                return answer.map_err(|error| match error {
+                    Error::Refused { .. } => error,
+                    other => self.lost(&other),
+                });
             }
             self.pause(poll_ms).await?;
         }
     }
 
-    fn unusable(&self, why: &str) -> Error {
-        Error::Unusable {
+    /// What became of a task that was begun is not known, whatever came in between.
+    fn lost(&self, error: &Error) -> Error {
+        match error {
+            Error::Late { .. } => error.clone(),
+            other => self.unknown(&other.to_string()),
+        }
+    }
+
+    fn unknown(&self, why: &str) -> Error {
+        Error::Lost {
             server: self.connection.name().clone(),
-            why: why.to_owned(),
+            why: format!("the call went on as a task: {why}"),
         }
     }
 }
@@ -344,16 +374,20 @@ impl Drop for Running<'_> {
         if !self.wanted {
             return;
         }
-        let (connection, params) = (self.connection.clone(), self.named());
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let how = How {
-                    deadline: Some(Instant::now() + Duration::from_secs(5)),
-                    ..How::default()
-                };
-                let _best_effort = connection.request("tasks/cancel", Some(&params), how).await;
-            });
-        }
+        // Another link would not know the task, and is not worth opening to say so.
+        let Some(link) = self.connection.open_already() else {
+            return;
+        };
+        let (params, asked) = (self.named(), link.clone());
+        link.part(async move {
+            let ask = Ask {
+                method: "tasks/cancel",
+                params: Some(&params),
+                delegate: None,
+                headers: Vec::new(),
+            };
+            let _best_effort = asked.request(ask).await;
+        });
     }
 }
 

@@ -11,14 +11,14 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Answer, Connection, Options, Silent, Target};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Offer, Remote, SealKey, Server, TaskStore};
+use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server, TaskStore};
 use rung_tool::{Keep, Resources};
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
 /// Messages that typed layers are known to change.
 const CORPUS: [&str; 14] = [
-    r#"{}"#,
+    "{}",
     r#"{"name":"x","arguments":{"b":1,"a":2,"b ":3,"B":4}}"#,
     r#"{"n":[1,1.0,1.00,1e0,1E+2,-0,-0.0,0.1e-7,123456789012345678901234567890,1e400,0.30000000000000004]}"#,
     r#"{"a":1,"a":2,"\u0061":3,"a":4}"#,
@@ -135,25 +135,20 @@ fn a_modern_server_gets_and_gives_the_very_bytes_but_for_what_the_protocol_wants
                 .find(|(key, _)| key == "_meta");
             prop_assume!(last.is_none_or(|(_, meta)| meta.starts_with('{')));
             let theirs = meta_of(got).expect("it is there");
-            match meta_of(sent) {
-                Some(ours) => {
-                    let (before, after) = around(sent, ours);
-                    prop_assert_eq!((before, after), around(got, theirs));
-                    let own = |text: &str| -> Vec<(String, String)> {
-                        let said = |(key, _): &(String, String)| {
-                            !key.starts_with("io.modelcontextprotocol/")
-                        };
-                        members(text).into_iter().filter(said).collect()
-                    };
-                    prop_assert_eq!(own(ours), own(theirs));
-                }
-                None => {
-                    let (before, after) = around(got, theirs);
-                    let before = before.trim_end_matches(':').trim_end_matches("\"_meta\"");
-                    let after = after.strip_prefix(',').unwrap_or(after);
-                    prop_assert_eq!(format!("{before}{after}"), sent);
-                }
-            }
+            let (before, after) = around(got, theirs);
+            let Some(ours) = meta_of(sent) else {
+                let before = before.trim_end_matches(':').trim_end_matches("\"_meta\"");
+                let after = after.strip_prefix(',').unwrap_or(after);
+                prop_assert_eq!(format!("{before}{after}"), sent);
+                return Ok(());
+            };
+            prop_assert_eq!(around(sent, ours), (before, after));
+            let own = |text: &str| -> Vec<(String, String)> {
+                let said =
+                    |(key, _): &(String, String)| !key.starts_with("io.modelcontextprotocol/");
+                members(text).into_iter().filter(said).collect()
+            };
+            prop_assert_eq!(own(ours), own(theirs));
             Ok(())
         });
     }
@@ -346,7 +341,12 @@ fn calls_through_a_server_of_ours_keep_every_byte() {
 }
 
 fn through(runtime: &Runtime, target: Target) -> Http {
-    let remote = Remote::new(target, Options::new("behind"), Arc::new(Nowhere));
+    let remote = Remote::new(
+        target,
+        Options::new("behind"),
+        Capabilities::default(),
+        Arc::new(Nowhere),
+    );
     let server = Server::new(Offer {
         name: "between",
         title: "Between",
