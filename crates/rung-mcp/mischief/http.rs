@@ -32,10 +32,16 @@ pub(crate) fn serve(mode: &str) {
 struct Arrival {
     method: String,
     resumed: Option<String>,
+    /// Whether it says more in its headers than the legacy era knows.
+    names_version: bool,
     body: Vec<u8>,
 }
 
 impl Arrival {
+    fn is_greeting(&self) -> bool {
+        Request::read(&self.body).is_some_and(|request| request.method == "initialize")
+    }
+
     fn read(reader: &mut BufReader<TcpStream>) -> Option<Self> {
         let mut head = Vec::new();
         loop {
@@ -59,6 +65,9 @@ impl Arrival {
         Some(Self {
             method: head.first()?.split(' ').next()?.to_owned(),
             resumed: header("last-event-id"),
+            names_version: header("mcp-protocol-version")
+                .or(header("mcp-method"))
+                .is_some(),
             body,
         })
     }
@@ -108,8 +117,18 @@ fn refused(mode: &str, arrival: &Arrival, stream: &mut TcpStream) -> Option<bool
         ("401", _) => reply(stream, "401 Unauthorized", "text/plain", "who are you?"),
         ("redirect", _) => write(
             stream,
-            "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.2:9/steal\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.2:9/steal?token=SECRET\r\ncontent-length: 0\r\n\r\n",
         ),
+        ("401-json", _) => reply(
+            stream,
+            "401 Unauthorized",
+            "application/json",
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"who are you?"}}"#,
+        ),
+        // Wants to be greeted as its era is.
+        ("strict", _) if arrival.is_greeting() && arrival.names_version => {
+            reply(stream, "400 Bad Request", "text/plain", "what is that?")
+        }
         ("garbage", _) => {
             write(stream, "\0\u{1} not HTTP at all");
             false
@@ -158,6 +177,12 @@ fn answered(mode: &str, body: &[u8], stream: &mut TcpStream) -> bool {
         "initialize" => initialized(mode).to_string(),
         "tools/list" => tools(mode).to_string(),
         "tools/call" if broke_off(mode, &id, stream) => return false,
+        "tools/call" if mode == "modern-task" => {
+            json!({"resultType": "task", "taskId": "t", "status": "working", "pollIntervalMs": 50})
+                .to_string()
+        }
+        "tasks/get" => return reply(stream, "503 Service Unavailable", "text/plain", "later"),
+        "tools/call" if told_nothing(mode, stream) => return true,
         "tools/call" => json!({"content": [{"type": "text", "text": "done"}]}).to_string(),
         _ => request.params.clone().unwrap_or_else(|| "null".to_owned()),
     };
@@ -182,6 +207,36 @@ fn answered(mode: &str, body: &[u8], stream: &mut TcpStream) -> bool {
         return false;
     }
     reply(stream, "200 OK", "application/json", &answer)
+}
+
+/// Whether a call gets a reply that says nothing of what became of it, in this mode.
+fn told_nothing(mode: &str, stream: &mut TcpStream) -> bool {
+    match mode {
+        "504" => reply(
+            stream,
+            "504 Gateway Timeout",
+            "application/json",
+            r#"{"error":{"code":504,"message":"upstream timed out"}}"#,
+        ),
+        "503" => reply(
+            stream,
+            "503 Service Unavailable",
+            "text/plain",
+            "reset before headers",
+        ),
+        "303" => write(
+            stream,
+            "HTTP/1.1 303 See Other\r\nlocation: /done\r\ncontent-length: 0\r\n\r\n",
+        ),
+        "202" => reply(stream, "202 Accepted", "text/plain", ""),
+        "half" => reply(
+            stream,
+            "200 OK",
+            "application/json",
+            "{\"jsonrpc\":\"2.0\",\"id\":",
+        ),
+        _ => false,
+    }
 }
 
 /// Whether a call ends without an answer, in this mode.

@@ -54,6 +54,10 @@ fn converse(mode: &str) {
             continue;
         };
         let Some(id) = request.id.as_deref() else {
+            // Leaves a mark where it is told to.
+            if let Ok(mark) = std::env::var("MARK") {
+                let _left = std::fs::write(mark, &request.method);
+            }
             continue;
         };
         match request.method.as_str() {
@@ -119,6 +123,30 @@ fn call(
             answer(id, &done("too late"));
         }
         "never" => {}
+        // Asks the same thing over and over.
+        "nags" => {
+            for _ in 0..5_000 {
+                say(br#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{"message":"Well?"}}"#);
+            }
+            answer(id, &done("enough"));
+        }
+        // Uses a word of the modern era for something of its own.
+        "input" => answer(
+            id,
+            &format!("{{\"resultType\":\"input_required\",\"calls\":{calls}}}"),
+        ),
+        "batch" => say(format!(
+            "[{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[]}}}}]"
+        )
+        .as_bytes()),
+        "no-error" => say(format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[]}},\"error\":null}}"
+        )
+        .as_bytes()),
+        "long-goodbye" => {
+            long(id, request);
+            std::process::exit(0);
+        }
         "chatty" => loop {
             let params = format!("{{\"progressToken\":{id},\"progress\":1}}");
             let method = "notifications/progress";

@@ -36,7 +36,8 @@ pub(crate) fn connection(
 fn shown(target: &Target, given: &str) -> String {
     match target {
         Target::Address(address) => address.url.origin().ascii_serialization() + address.url.path(),
-        Target::Command(_) => rung_ladder::head(given, 80).to_owned(),
+        Target::Command(_) if given.len() > 80 => rung_ladder::head(given, 80).to_owned() + "…",
+        Target::Command(_) => given.to_owned(),
     }
 }
 
@@ -166,6 +167,12 @@ fn command(args: &ReachArgs, words: &[String]) -> Result<Command, Fault> {
             "there is no command to start",
         ));
     };
+    if !args.header.is_empty() {
+        return Err(
+            Fault::new(Code::InvalidArguments, "a command takes no --header")
+                .with_hint("give it what it needs with --env"),
+        );
+    }
     let mut command = Command::new(program, rest);
     for variable in &args.env {
         let pair = match variable.split_once('=') {
@@ -202,6 +209,10 @@ fn keeper() -> Option<Vec<OsString>> {
 
 fn address(args: &ReachArgs, url: &str, own: &Map<String, Json>) -> Result<Target, Fault> {
     let wrong = |why: String| Fault::new(Code::InvalidArguments, why);
+    if !args.env.is_empty() {
+        return Err(wrong("an address takes no --env".to_owned())
+            .with_hint("give it what it needs with --header"));
+    }
     let url = url
         .parse()
         .map_err(|error| wrong(format!("the address does not parse: {error}")))?;

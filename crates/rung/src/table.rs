@@ -7,6 +7,11 @@ use crate::settings::visible;
 /// Characters of one cell; what is longer is shortened.
 const MAX_CELL_CHARS: usize = 60;
 
+/// Whether a text is shown whole.
+pub(crate) fn fits(text: &str) -> bool {
+    !text.contains(['\n', '\r']) && text.chars().count() <= MAX_CELL_CHARS
+}
+
 /// A table: a heading, and rows of as many cells. Columns of numbers stand to the right.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let cell = |text: &str| {

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
@@ -66,6 +66,21 @@ impl Command {
             dir: None,
             keeper: None,
         }
+    }
+
+    /// Whether there is such a program. A keeper would start, and find out too late.
+    fn is_there(&self) -> bool {
+        let program = Path::new(&self.program);
+        if program.components().count() > 1 {
+            let dir = self.dir.as_deref().unwrap_or(Path::new("."));
+            return dir.join(program).is_file();
+        }
+        let own = self.env.iter().rev().find(|(name, _)| name == "PATH");
+        let path = own
+            .map(|(_, path)| path.into())
+            .or_else(|| std::env::var_os("PATH"));
+        let path = path.unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
     }
 
     fn prepared(&self) -> std::process::Command {
@@ -145,6 +160,10 @@ impl Pipe {
             let program = command.program.to_string_lossy();
             Failure::Unavailable(format!("{program} could not be started: {error}"))
         };
+        if command.keeper.is_some() && !command.is_there() {
+            let why = io::Error::from(io::ErrorKind::NotFound);
+            return Err(unavailable(why));
+        }
         let mut child = spawn(command.prepared()).map_err(unavailable)?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = Process::watch(child);
@@ -370,7 +389,10 @@ impl Wire for Pipe {
         Box::pin(std::future::ready(self.send(message)))
     }
 
-    fn agreed(&self, _: Version) {}
+    fn agreed(&self, _: Version) {
+        // What it said of questions it does not know explains nothing any more.
+        self.last_words.lock().clear();
+    }
 
     fn let_go(&self) {
         self.hang_up();

@@ -15,7 +15,7 @@ const MAX_WORDS_BYTES: usize = 1_000;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// Nothing was asked of it.
-    #[error("{server} is not there: {why}")]
+    #[error("{server} is not available: {why}")]
     Unavailable {
         /// Which server.
         server: Arc<str>,

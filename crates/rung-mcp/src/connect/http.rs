@@ -359,12 +359,15 @@ impl Posts {
         if status == StatusCode::NOT_FOUND && in_session {
             return Err(Failure::NoSession);
         }
+        let is_page = kind(&response) == "text/html";
         let text = beginning(response).await;
-        let words: String = text
+        // A page is for browsers.
+        let words: String = if is_page { "" } else { &text }
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
         let why = format!("HTTP {status}: {}", head(words.trim(), 300));
+        let why = why.trim_end_matches(": ").to_owned();
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Err(Failure::Unauthorized(why));
         }

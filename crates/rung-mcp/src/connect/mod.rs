@@ -24,6 +24,7 @@ use crate::version::Version;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 pub use board::{Delegate, Silent, Unanswered};
@@ -112,6 +113,8 @@ struct Inner {
     /// The era the server was found to speak.
     era: Mutex<Option<Era>>,
     trouble: Mutex<Trouble>,
+    /// Whoever is opening it, or waits to.
+    openings: Mutex<Vec<AbortHandle>>,
 }
 
 /// How often opening has failed in a row, and when to try again.
@@ -154,6 +157,7 @@ impl Connection {
             link: tokio::sync::Mutex::default(),
             current: Mutex::default(),
             trouble: Mutex::default(),
+            openings: Mutex::default(),
         }))
     }
 
@@ -191,6 +195,9 @@ impl Connection {
 
     /// Ends it. The next request opens it again.
     pub async fn close(&self) {
+        for opening in self.0.openings.lock().drain(..) {
+            opening.abort();
+        }
         self.0.current.lock().take();
         if let Some(link) = self.0.link.lock().await.take() {
             link.close().await;
@@ -283,6 +290,11 @@ impl Connection {
         let me = self.clone();
         let tried = self.0.trouble.lock().tried;
         let opening = tokio::spawn(async move { me.opened(tried).await });
+        {
+            let mut openings = self.0.openings.lock();
+            openings.retain(|opening| !opening.is_finished());
+            openings.push(opening.abort_handle());
+        }
         let unavailable = |why: &str| Error::Unavailable {
             server: self.0.options.name.clone(),
             why: why.to_owned(),

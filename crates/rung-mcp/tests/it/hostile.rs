@@ -248,6 +248,7 @@ async fn what_goes_wrong_over_http_is_told_as_what_it_is() {
     for (mode, code, words) in [
         ("500", Code::SourceUnavailable, "500"),
         ("401", Code::SourceUnauthorized, "who are you?"),
+        ("401-json", Code::SourceUnauthorized, "who are you?"),
         ("redirect", Code::SourceUnavailable, "127.0.0.2:9/steal"),
         ("garbage", Code::SourceUnavailable, ""),
         ("old-elsewhere", Code::SourceUnavailable, ""),
@@ -257,8 +258,10 @@ async fn what_goes_wrong_over_http_is_told_as_what_it_is() {
         assert_eq!(error.code(), code, "{mode}: {error}");
         assert!(error.to_string().contains(words), "{mode}: {error}");
         assert!(!error.to_string().contains('\x1b'), "{error}");
+        assert!(!error.to_string().contains("SECRET"), "{error}");
     }
-    for mode in ["cut", "cut-stream"] {
+    // Each of them may have been done.
+    for mode in ["cut", "cut-stream", "504", "503", "303", "202", "half"] {
         let server = http(mode);
         let error = call(&server.connection, PATIENCE).await.unwrap_err();
         assert_eq!(error.code(), Code::OutcomeUnknown, "{mode}: {error}");
@@ -332,4 +335,105 @@ async fn what_was_dropped_is_taken_back() {
     }
     // The server goes on to be spoken to.
     assert_eq!(connection.tools(&how()).await.unwrap().tools.len(), 2);
+}
+
+/// The limit on questions once counted each of them again and again, and so did the memory.
+#[tokio::test]
+async fn a_question_that_is_repeated_is_asked_once() {
+    #[derive(Default)]
+    struct Slow(AtomicUsize);
+
+    impl Delegate for Slow {
+        fn ask<'a>(
+            &'a self,
+            _: &'a str,
+            _: Option<&'a RawValue>,
+        ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    let slow = Arc::new(Slow::default());
+    let connection = connection(Target::Command(mischief::command("nags")), slow.clone());
+    assert!(
+        call(&connection, PATIENCE)
+            .await
+            .unwrap()
+            .contains("enough")
+    );
+    assert_eq!(slow.0.load(Ordering::Relaxed), 1);
+}
+
+/// It once was called sixteen times.
+#[tokio::test]
+async fn a_legacy_server_is_not_taken_at_a_word_of_the_modern_era() {
+    let connection = stdio("input");
+    let first = call(&connection, PATIENCE).await.unwrap();
+    let second = call(&connection, PATIENCE).await.unwrap();
+    let calls = |answer: &str| -> serde_json::Value {
+        serde_json::from_str::<serde_json::Value>(answer).unwrap()["calls"].clone()
+    };
+    // One list and one call in between.
+    assert_eq!(
+        calls(&second).as_u64(),
+        calls(&first).as_u64().map(|calls| calls + 2)
+    );
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_looked_at_any_more_has_an_unknown_outcome() {
+    let server = http("modern-task");
+    let error = call(&server.connection, Duration::from_millis(700))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
+}
+
+#[tokio::test]
+async fn a_legacy_server_is_greeted_in_its_own_way() {
+    let server = http("strict");
+    assert_eq!(
+        server.connection.open().await.unwrap().version.name(),
+        "2025-11-25"
+    );
+}
+
+#[tokio::test]
+async fn answers_that_are_written_a_little_wrong_are_understood() {
+    for mode in ["batch", "no-error"] {
+        let answer = call(&stdio(mode), PATIENCE).await.unwrap();
+        assert!(answer.contains("content"), "{mode}");
+    }
+}
+
+/// Its end once came before it had been looked through.
+#[tokio::test]
+async fn a_long_answer_counts_even_if_it_is_the_last_word() {
+    let connection = stdio("long-goodbye");
+    let tool = tool(&connection).await;
+    let arguments = to_raw_value(&json!({"bytes": 30 << 20})).unwrap();
+    let answer = connection.call(&tool, &arguments, how()).await.unwrap();
+    assert!(matches!(answer, Answer::Long(_)));
+}
+
+/// Hanging up once came first.
+#[tokio::test]
+async fn a_server_hears_that_a_call_is_not_wanted_before_it_is_hung_up_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let mut command = mischief::command("never");
+    command
+        .env
+        .push(("MARK".to_owned(), mark.to_str().unwrap().to_owned()));
+    let connection = connection(Target::Command(command), Arc::new(Silent));
+    let error = call(&connection, Duration::from_millis(50))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
+    connection.close().await;
+    assert_eq!(
+        std::fs::read_to_string(&mark).unwrap(),
+        "notifications/cancelled"
+    );
 }

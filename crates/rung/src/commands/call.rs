@@ -17,7 +17,7 @@ use crate::exit::{Result, Stop, output};
 use crate::reach;
 use crate::results::Results;
 use crate::settings::{Settings, visible};
-use crate::table::table;
+use crate::table::{fits, table};
 
 pub(super) fn run(args: &CallArgs, settings: &Settings) -> Result {
     super::log_to_stderr(settings);
@@ -29,44 +29,56 @@ pub(super) fn run(args: &CallArgs, settings: &Settings) -> Result {
         let called = tokio::select! {
             called = call(&connection, &args.tool, &arguments, person) => called,
             // Whoever interrupts wants it stopped, not forgotten.
-            () = super::asked_to_stop() => Err(Fault::new(Code::OutcomeUnknown, "interrupted; the server was asked to stop")),
+            () = super::asked_to_stop() => {
+                let why = "interrupted; the server was asked to stop";
+                Err(Fault::new(Code::OutcomeUnknown, why))
+            }
         };
         connection.close().await;
         called
     });
-    let answer = called?;
-    match (answer, args.reach.json) {
-        (Answer::Here(result), true) => {
-            writeln!(io::stdout().lock(), "{}", result.get()).map_err(output)?;
-            ended(&result)
+    // Somebody may still be asked something at the terminal, which nobody waits for any more.
+    runtime.shutdown_background();
+    match called {
+        Ok(answer) => print(answer, args.reach.json, settings),
+        Err(fault) => super::told(fault, args.reach.json),
+    }
+}
+
+fn print(answer: Answer, json: bool, settings: &Settings) -> Result {
+    match answer {
+        Answer::Here(result) => {
+            let text = if json {
+                format!("{}\n", result.get())
+            } else {
+                readable(&result)
+            };
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).map_err(output)?;
+            let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+            ended(value["isError"] == true)
         }
-        (Answer::Here(result), false) => {
-            let text = readable(&result);
-            io::stdout()
-                .lock()
-                .write_all(text.as_bytes())
-                .map_err(output)?;
-            ended(&result)
-        }
-        (Answer::Long(long), true) => {
+        Answer::Long(long) => {
             let mut long = long.open().map_err(|error| internal(&error))?;
-            io::copy(&mut long.body, &mut io::stdout().lock()).map_err(output)?;
-            Ok(())
-        }
-        (Answer::Long(long), false) => {
-            let long = long.open().map_err(|error| internal(&error))?;
+            if json {
+                let mut out = io::stdout().lock();
+                io::copy(&mut long.body, &mut out).map_err(output)?;
+                writeln!(out).map_err(output)?;
+                return ended(long.is_error);
+            }
             let permit = Permit::local_user(Access::Write);
             let results = Results::open(settings)?;
             let kept = results.store.put(&permit, "application/json", long.body)?;
             let mut out = io::stdout().lock();
-            writeln!(out, "{}…", visible(&long.head)).map_err(output)?;
             writeln!(
                 out,
-                "\n{} bytes, kept as {handle}. Read any part: rung result read {handle} --path content[0].text",
+                "{}…\n\n{} bytes, kept as {handle}. Read any part: rung result read {handle} --path 'content[0].text'",
+                visible(&long.head),
                 long.bytes,
                 handle = kept.handle
             )
-            .map_err(output)
+            .map_err(output)?;
+            ended(long.is_error)
         }
     }
 }
@@ -134,9 +146,8 @@ fn unknown(name: &str, tools: &[Tool]) -> Fault {
 }
 
 /// A tool that failed is told by the status, too.
-fn ended(result: &RawValue) -> Result {
-    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    if value["isError"] == true {
+fn ended(is_error: bool) -> Result {
+    if is_error {
         return Err(Stop::Told(Class::Upstream));
     }
     Ok(())
@@ -146,16 +157,23 @@ fn ended(result: &RawValue) -> Result {
 fn readable(result: &RawValue) -> String {
     let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
     let structured = result.get("structuredContent");
-    if let Some(rows) = structured.and_then(rows) {
+    let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
+    let all_text = blocks.iter().all(|block| block["type"] == "text");
+    if let Some(rows) = structured.filter(|_| all_text).and_then(rows) {
         return rows;
     }
-    let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text: String = blocks.iter().map(shown).collect();
-    if text.is_empty() {
-        text = format!("{:#}\n", structured.unwrap_or(&result));
+    if blocks.is_empty() {
+        text = structured
+            .map(|value| format!("{value:#}\n"))
+            .unwrap_or_default();
     }
-    let lines = text.lines().map(visible);
-    lines.flat_map(|line| [line, "\n".to_owned()]).collect()
+    let lines = text.lines().map(|line| {
+        // What a server says is shown, never obeyed; a tab is only a wide space.
+        let parts: Vec<String> = line.split('\t').map(visible).collect();
+        parts.join("\t") + "\n"
+    });
+    lines.collect()
 }
 
 fn shown(block: &Value) -> String {
@@ -170,7 +188,9 @@ fn shown(block: &Value) -> String {
         "resource_link" => format!("[{}] {}\n", text("uri"), text("name")),
         "resource" => {
             let resource = &block["resource"];
-            let named = || format!("[{}]", resource["uri"].as_str().unwrap_or_default());
+            let of = |key: &str| resource[key].as_str().unwrap_or_default();
+            let bytes = of("blob").len() / 4 * 3;
+            let named = || format!("[{} {}, about {bytes} bytes]", of("uri"), of("mimeType"));
             resource["text"].as_str().map_or_else(named, str::to_owned) + "\n"
         }
         kind @ ("image" | "audio") => {
@@ -181,35 +201,31 @@ fn shown(block: &Value) -> String {
     }
 }
 
-/// Rows of plain values, as a table.
+/// Rows of plain values, as a table, where a table loses nothing of them.
 fn rows(value: &Value) -> Option<String> {
     let rows = match value {
         Value::Array(rows) => rows,
-        Value::Object(members) => {
-            let mut lists = members.values().filter_map(Value::as_array);
-            let (only, more) = (lists.next()?, lists.next());
-            if more.is_some() || members.len() > 1 {
-                return None;
-            }
-            only
-        }
+        Value::Object(members) if members.len() == 1 => members.values().next()?.as_array()?,
         _ => return None,
     };
     let rows: Vec<&Map<String, Value>> =
         rows.iter().map(Value::as_object).collect::<Option<_>>()?;
     let heading: Vec<&str> = rows.first()?.keys().map(String::as_str).collect();
-    let plain = |value: &Value| !value.is_array() && !value.is_object();
-    if heading.is_empty() || !rows.iter().all(|row| row.values().all(plain)) {
-        return None;
-    }
-    let cell = |value: Option<&Value>| match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
+    let cell = |value: &Value| match value {
+        Value::Null => Some(String::new()),
+        Value::String(text) => fits(text).then(|| text.clone()),
+        Value::Array(_) | Value::Object(_) => None,
+        value => Some(value.to_string()),
     };
-    let cells =
-        |row: &&Map<String, Value>| heading.iter().map(|name| cell(row.get(*name))).collect();
-    Some(table(&heading, &rows.iter().map(cells).collect::<Vec<_>>()))
+    let mut cells = Vec::new();
+    for row in rows {
+        if heading.is_empty() || row.len() != heading.len() {
+            return None;
+        }
+        let of_row = heading.iter().map(|name| row.get(*name).and_then(cell));
+        cells.push(of_row.collect::<Option<Vec<String>>>()?);
+    }
+    Some(table(&heading, &cells))
 }
 
 /// Whoever sits at the terminal, if anybody does.
@@ -256,7 +272,7 @@ impl Delegate for Person {
                     format!(" of {total}")
                 };
                 let words = params["message"].as_str().unwrap_or_default();
-                eprintln!("{done}{of} {}", visible(words));
+                eprintln!("{}", format!("{done}{of} {}", visible(words)).trim_end());
             }
             "notifications/tasks/status" => {
                 eprintln!(
@@ -299,40 +315,96 @@ impl Delegate for Person {
     }
 }
 
-/// Has the person fill in a form, a line for each field. An empty line takes the default.
+/// Has the person fill in a form, a line for each field. An empty line takes the default, or leaves the field out.
 fn form(params: &Value) -> Value {
-    eprintln!(
-        "The server asks: {}",
-        visible(params["message"].as_str().unwrap_or_default())
-    );
+    let message = params["message"].as_str().unwrap_or_default();
+    eprintln!("The server asks: {}", visible(message));
     eprint!("Answer it? [y/N] ");
-    if !matches!(line().as_deref(), Some("y" | "Y" | "yes")) {
-        return json!({"action": "decline"});
+    match line().as_deref() {
+        Some("y" | "Y" | "yes") => {}
+        Some(_) => return json!({"action": "decline"}),
+        None => return json!({"action": "cancel"}),
     }
+    let schema = &params["requestedSchema"];
+    let required = |name: &str| {
+        let names = schema["required"].as_array();
+        names.is_some_and(|names| names.iter().any(|own| own == name))
+    };
     let mut content = Map::new();
-    let properties = params["requestedSchema"]["properties"].as_object();
-    for (name, property) in properties.into_iter().flatten() {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let title = property["title"].as_str().unwrap_or(name);
+        let choices = choices(property);
+        let among = match choices.as_slice() {
+            [] => String::new(),
+            choices => format!(" ({})", choices.join(", ")),
+        };
         let default = &property["default"];
-        let hint = if default.is_null() {
+        let otherwise = if default.is_null() {
             String::new()
         } else {
             format!(" [{default}]")
         };
-        eprint!("{}{}: ", visible(title), visible(&hint));
-        let Some(text) = line() else {
-            return json!({"action": "cancel"});
-        };
-        let value = match property["type"].as_str() {
-            _ if text.is_empty() && default.is_null() => continue,
-            _ if text.is_empty() => default.clone(),
-            Some("boolean") => matches!(text.as_str(), "y" | "yes" | "true" | "1").into(),
-            Some("integer" | "number") => serde_json::from_str(&text).unwrap_or(Value::Null),
-            _ => text.into(),
-        };
-        content.insert(name.clone(), value);
+        loop {
+            eprint!(
+                "{}{}{}: ",
+                visible(title),
+                visible(&among),
+                visible(&otherwise)
+            );
+            let Some(text) = line() else {
+                return json!({"action": "cancel"});
+            };
+            match (text.is_empty(), field(property, &choices, &text)) {
+                (true, _) if !default.is_null() => content.insert(name.clone(), default.clone()),
+                (true, _) if !required(name) => None,
+                (false, Some(value)) => content.insert(name.clone(), value),
+                _ => {
+                    eprintln!("that does not fit here");
+                    continue;
+                }
+            };
+            break;
+        }
     }
     json!({"action": "accept", "content": content})
+}
+
+/// What a field may be, where that is listed.
+fn choices(property: &Value) -> Vec<String> {
+    let items = &property["items"];
+    let lists = [
+        &property["enum"],
+        &property["oneOf"],
+        &items["enum"],
+        &items["anyOf"],
+    ];
+    let list = lists.into_iter().find_map(Value::as_array);
+    let name = |choice: &Value| {
+        choice["const"]
+            .as_str()
+            .or(choice.as_str())
+            .map(str::to_owned)
+    };
+    list.into_iter().flatten().filter_map(name).collect()
+}
+
+/// What was typed, as the value that the field takes.
+fn field(property: &Value, choices: &[String], text: &str) -> Option<Value> {
+    let known = |word: &str| choices.is_empty() || choices.iter().any(|choice| choice == word);
+    match property["type"].as_str() {
+        Some("boolean") => match text {
+            "y" | "yes" | "true" => Some(true.into()),
+            "n" | "no" | "false" => Some(false.into()),
+            _ => None,
+        },
+        Some("integer") => text.parse::<i64>().ok().map(Value::from),
+        Some("number") => text.parse::<f64>().ok().map(Value::from),
+        Some("array") => {
+            let words: Vec<&str> = text.split(',').map(str::trim).collect();
+            words.iter().all(|word| known(word)).then(|| words.into())
+        }
+        _ => known(text).then(|| text.into()),
+    }
 }
 
 fn line() -> Option<String> {

@@ -19,11 +19,19 @@ pub(super) fn run(args: &InspectArgs, settings: &Settings) -> Result {
     let connection = reach::connection(&args.reach, settings, Arc::new(Silent))?;
     let runtime = super::runtime()?;
     let seen = runtime.block_on(async {
-        let seen = look(&connection).await;
+        let seen = tokio::select! {
+            seen = look(&connection) => seen.map_err(Error::into_fault),
+            () = super::asked_to_stop() => {
+                Err(Fault::new(Code::SourceUnavailable, "interrupted"))
+            }
+        };
         connection.close().await;
         seen
     });
-    let seen = seen.map_err(Error::into_fault)?;
+    let seen = match seen {
+        Ok(seen) => seen,
+        Err(fault) => return super::told(fault, args.reach.json),
+    };
     let mut out = io::stdout().lock();
     if args.reach.json {
         return writeln!(out, "{:#}", seen.for_programs()).map_err(output);
@@ -148,9 +156,8 @@ impl Seen {
         let can: Vec<&str> = can.map(|(name, _)| name.as_str()).collect();
         let mut parts = vec![
             format!(
-                "{} {}, MCP {} ({})\n",
-                visible(name),
-                visible(own),
+                "{}, MCP {} ({})\n",
+                visible(format!("{name} {own}").trim()),
                 self.version,
                 self.era
             ),
@@ -170,6 +177,11 @@ impl Seen {
                 ", and more than are followed"
             } else {
                 ""
+            };
+            let name = if items.len() == 1 {
+                name.trim_end_matches('s')
+            } else {
+                name
             };
             parts.push(format!(
                 "\n{} {name}, {bytes} bytes, {tokens} tokens{more}\n",

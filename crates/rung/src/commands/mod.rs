@@ -16,7 +16,7 @@ use rung_fault::{Code, Fault};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{Cli, Command};
-use crate::exit::Result;
+use crate::exit::{Result, Stop};
 use crate::settings::{Given, Settings, visible};
 
 /// Does what the command line says.
@@ -54,6 +54,15 @@ fn loaded(home: Option<PathBuf>, set: Vec<String>) -> Result<Settings> {
     let settings = Settings::load(&Given::here(home, set)?)?;
     warn(&settings);
     Ok(settings)
+}
+
+/// An error for people on stderr, and for programs where they look for the answer.
+fn told(fault: Fault, json: bool) -> Result {
+    if !json {
+        return Err(fault.into());
+    }
+    println!("{:#}", fault.body(rung_fault::Face::Rung));
+    Err(Stop::Told(fault.code().class()))
 }
 
 /// What reaches other servers runs here.

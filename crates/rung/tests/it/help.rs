@@ -14,6 +14,8 @@ fn help_lists_the_commands() {
       mcp          Serves one MCP client on standard input and output
       serve        Serves MCP clients over HTTP
       token        Who may come through the door over HTTP
+      call         Calls a tool of any MCP server
+      inspect      Shows what any MCP server has, and what it costs to be told of it
       result       Results that are kept: store one, read any part of it
       completions  Completions for a shell
       man          The manual page; with a folder, the pages of all commands

@@ -166,7 +166,12 @@ fn what_is_wrong_is_said_with_the_next_thing_to_do() {
         "--timeout",
         "1",
     ]);
-    assert_eq!(late.status, 75, "{}", late.stderr);
+    assert_eq!(late.status, 69, "{}", late.stderr);
+    assert!(
+        late.stderr.contains("error[outcome_unknown]"),
+        "{}",
+        late.stderr
+    );
     assert!(
         late.stderr.contains("look whether it was done"),
         "{}",
