@@ -115,6 +115,13 @@ impl Steps {
                 "target/clients",
             ]))
         });
+        self.needing("python3", "real servers", || {
+            run(command("python3").args([
+                "clients/servers.py",
+                "target/debug/rung",
+                "target/servers",
+            ]))
+        });
         self.step("benchmarks", || {
             let mut bench = command("cargo");
             run(bench

@@ -146,7 +146,7 @@ pub(super) async fn taken_apart(file: File, bytes: u64) -> Option<LongMessage> {
 }
 
 /// `None` if it is no answer.
-fn take_apart(mut file: File) -> io::Result<Option<LongMessage>> {
+pub(super) fn take_apart(mut file: File) -> io::Result<Option<LongMessage>> {
     file.rewind()?;
     let mut scan = Scan {
         input: BufReader::with_capacity(64 << 10, &file),

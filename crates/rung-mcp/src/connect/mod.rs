@@ -8,6 +8,8 @@ mod board;
 mod child;
 mod error;
 mod events;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod http;
 mod intake;
 #[cfg(target_os = "linux")]
