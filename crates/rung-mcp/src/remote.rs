@@ -118,7 +118,7 @@ impl Remote {
         if let Some(known) = known.filter(|known| known.until > Instant::now()) {
             return Ok(known);
         }
-        self.refreshed(deadline).await
+        Box::pin(self.refreshed(deadline)).await
     }
 
     async fn refreshed(&self, deadline: Option<Instant>) -> Result<Snapshot, Fault> {
@@ -173,7 +173,7 @@ impl Remote {
         let mut snapshot = self.snapshot(deadline).await?;
         let mut found = named(&snapshot);
         if found.is_none() {
-            snapshot = self.refreshed(deadline).await?;
+            snapshot = Box::pin(self.refreshed(deadline)).await?;
             found = named(&snapshot);
         }
         found

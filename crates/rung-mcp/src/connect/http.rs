@@ -756,7 +756,7 @@ impl Wire for OldStream {
 }
 
 /// The headers by which a modern request is routed.
-fn routing(method: &str, params: Option<&RawValue>) -> Vec<(String, String)> {
+fn routing(method: &str, params: Option<&str>) -> Vec<(String, String)> {
     let mut headers = vec![("mcp-method".to_owned(), method.to_owned())];
     let named = match method {
         "tools/call" | "prompts/get" => Some("name"),
@@ -765,7 +765,7 @@ fn routing(method: &str, params: Option<&RawValue>) -> Vec<(String, String)> {
         _ => None,
     };
     let named = named.zip(params).and_then(|(member, params)| {
-        let raw = splice::member(params.get(), member)?;
+        let raw = splice::member(params, member)?;
         serde_json::from_str::<String>(raw.get()).ok()
     });
     headers.extend(named.map(|named| ("mcp-name".to_owned(), encoded(&named).into_owned())));

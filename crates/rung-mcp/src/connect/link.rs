@@ -60,7 +60,7 @@ pub(super) struct Link {
 /// A request, and how it is to be made.
 pub(super) struct Ask<'a> {
     pub(super) method: &'a str,
-    pub(super) params: Option<&'a RawValue>,
+    pub(super) params: Option<&'a str>,
     pub(super) delegate: Option<Arc<dyn Delegate>>,
     /// Headers that repeat arguments.
     pub(super) headers: Vec<(String, String)>,
@@ -121,7 +121,7 @@ impl Link {
             .is_some_and(|delegate| delegate.wants_progress())
             .then_some(id);
         let said = self.manners.said(speaks, delegate.can());
-        let params = dressed(ask.params.map(RawValue::get), &said, token);
+        let params = dressed(ask.params, &said, token);
         let mut guard = Unanswered {
             link: self.clone(),
             id,

@@ -214,6 +214,10 @@ impl Connection {
         params: Option<&RawValue>,
         how: How,
     ) -> Result<Answer, Error> {
+        self.ask(method, params.map(RawValue::get), &how).await
+    }
+
+    async fn ask(&self, method: &str, params: Option<&str>, how: &How) -> Result<Answer, Error> {
         let deadline = how
             .deadline
             .unwrap_or_else(|| Instant::now() + self.0.options.answering);
@@ -289,6 +293,11 @@ impl Connection {
         if let Some(link) = self.open_already() {
             return Ok(link);
         }
+        // Rare, and large beside the rest of a request.
+        Box::pin(self.wait_for_link(deadline)).await
+    }
+
+    async fn wait_for_link(&self, deadline: Instant) -> Result<Arc<Link>, Error> {
         let me = self.clone();
         let tried = self.0.trouble.lock().tried;
         let opening = tokio::spawn(async move { me.opened(tried).await });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Value, json as object};
 use tokio::time::Instant;
 
 use super::board::Delegate;
@@ -13,6 +13,7 @@ use super::intake::Answer;
 use super::link::Ask;
 use super::lists::Tool;
 use super::{Connection, Error, How};
+use crate::envelope::json;
 use crate::headers::mirrored;
 use crate::splice;
 use crate::version::Version;
@@ -64,11 +65,8 @@ struct State<'a> {
 impl Connection {
     /// Calls a tool to its end: what is asked on the way is answered by the delegate, and a task is followed.
     pub async fn call(&self, tool: &Tool, arguments: &RawValue, how: How) -> Result<Answer, Error> {
-        let mut params = format!(
-            "{{\"name\":{},\"arguments\":{}}}",
-            Value::from(&*tool.name),
-            arguments.get()
-        );
+        let name = json(&&*tool.name);
+        let mut params = format!("{{\"name\":{name},\"arguments\":{}}}", arguments.get());
         let version = self.version(how.deadline).await?;
         let mut how = how;
         if version == Version::V2025_11_25 && tool.must_be_task {
@@ -78,7 +76,7 @@ impl Connection {
             let value: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
             how.headers = mirrored(&tool.input_schema, &value);
         }
-        self.converse("tools/call", &raw(params), how).await
+        self.converse_in("tools/call", &params, how).await
     }
 
     /// Makes a request to its end, whatever the server asks on the way.
@@ -88,42 +86,57 @@ impl Connection {
         params: &RawValue,
         how: How,
     ) -> Result<Answer, Error> {
-        let deadline = how
-            .deadline
-            .unwrap_or_else(|| Instant::now() + self.0.options.answering);
+        self.converse_in(method, params.get(), how).await
+    }
+
+    async fn converse_in(&self, method: &str, params: &str, how: How) -> Result<Answer, Error> {
+        let deadline = how.deadline;
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.answering);
         let how = How {
             deadline: Some(deadline),
             ..how
         };
-        let mut asked = None::<String>;
+        let answer = self.ask(method, Some(params), &how).await?;
+        // Nearly every answer is the last one, and nearly every one of those can be told at a glance.
+        match &answer {
+            Answer::Here(result) if MORE_TO_COME.iter().any(|word| result.get().contains(word)) => {
+                Box::pin(self.go_on(method, params, &how, answer)).await
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    /// Goes on from an answer that may not be the last one.
+    async fn go_on(
+        &self,
+        method: &str,
+        params: &str,
+        how: &How,
+        first: Answer,
+    ) -> Result<Answer, Error> {
+        let mut answer = first;
         for _ in 0..MAX_ROUNDS {
-            let round = asked.take().map(raw);
-            let sent = round.as_deref().unwrap_or(params);
-            let answer = self.request(method, Some(sent), how.clone()).await?;
             let Answer::Here(result) = &answer else {
                 return Ok(answer);
             };
-            // Nearly every answer is the last one, and nearly every one of those can be told at a glance.
-            if !MORE_TO_COME.iter().any(|word| result.get().contains(word)) {
-                return Ok(answer);
-            }
             let Ok(outcome) = serde_json::from_str::<Outcome<'_>>(result.get()) else {
                 return Ok(answer);
             };
+            let again;
             match outcome.result_type.as_deref() {
                 // A legacy server may use the word for something of its own.
                 Some("input_required" | "task") if !self.is_modern() => return Ok(answer),
                 Some("input_required") => {
-                    let responses = self.answers(outcome.input_requests, &how).await?;
-                    let mut again = splice::with(params.get(), "inputResponses", &responses);
-                    if let Some(state) = outcome.request_state {
-                        again = splice::with(&again, "requestState", state.get());
-                    }
-                    asked = Some(again);
+                    let responses = self.answers(outcome.input_requests, how).await?;
+                    let answered = splice::with(params, "inputResponses", &responses);
+                    again = match outcome.request_state {
+                        Some(state) => splice::with(&answered, "requestState", state.get()),
+                        None => answered,
+                    };
                 }
                 Some("task") if outcome.task_id.is_some() => {
                     let id = outcome.task_id.unwrap_or_default();
-                    let task = self.running(id, &how);
+                    let task = self.running(id, how);
                     return task.follow(outcome.poll_interval_ms).await;
                 }
                 None if outcome.task.is_some() && self.is_2025_11_25() => {
@@ -134,12 +147,13 @@ impl Connection {
                     };
                     let id = state.task_id.unwrap_or_default();
                     return self
-                        .running(id, &how)
+                        .running(id, how)
                         .await_result(state.poll_interval_ms)
                         .await;
                 }
                 _ => return Ok(answer),
             }
+            answer = self.ask(method, Some(&again), how).await?;
         }
         let why = format!("it asks again after {MAX_ROUNDS} rounds of answers");
         Err(Error::Unusable {
@@ -219,7 +233,7 @@ struct Running<'a> {
 
 impl Running<'_> {
     fn named(&self) -> Box<RawValue> {
-        raw(json!({"taskId": self.id}).to_string())
+        raw(object!({"taskId": self.id}).to_string())
     }
 
     async fn pause(&self, poll_ms: Option<u64>) -> Result<(), Error> {
@@ -382,7 +396,7 @@ impl Drop for Running<'_> {
         link.part(async move {
             let ask = Ask {
                 method: "tasks/cancel",
-                params: Some(&params),
+                params: Some(params.get()),
                 delegate: None,
                 headers: Vec::new(),
             };

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rung_tool::Pending;
-use serde_json::value::RawValue;
 
 use super::board::{Delegate, Outcome};
 use super::error::Failure;
@@ -15,7 +14,7 @@ pub(super) struct Sent<'a> {
     pub(super) method: &'a str,
     pub(super) message: Vec<u8>,
     /// What it was written with, for whoever must say parts of it again.
-    pub(super) params: Option<&'a RawValue>,
+    pub(super) params: Option<&'a str>,
     /// Headers that repeat arguments.
     pub(super) headers: Vec<(String, String)>,
     /// Who hears what is said on the way to the answer.
