@@ -24,6 +24,17 @@ fn main() {
     }
 }
 
+/// Leaves a trace of what came, where it is told to.
+fn trace(method: &str) {
+    if let Ok(path) = std::env::var("TRACE") {
+        let file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(path);
+        let _left = file.and_then(|mut file| writeln!(file, "{method}"));
+    }
+}
+
 fn say(text: &[u8]) {
     let mut out = io::stdout().lock();
     let _gone = out
@@ -53,11 +64,8 @@ fn converse(mode: &str) {
         let Some(request) = Request::read(&line) else {
             continue;
         };
+        trace(&request.method);
         let Some(id) = request.id.as_deref() else {
-            // Leaves a mark where it is told to.
-            if let Ok(mark) = std::env::var("MARK") {
-                let _left = std::fs::write(mark, &request.method);
-            }
             continue;
         };
         match request.method.as_str() {
@@ -123,6 +131,30 @@ fn call(
             answer(id, &done("too late"));
         }
         "never" => {}
+        // Asks something, and takes it back.
+        "takes-back" => {
+            say(br#"{"jsonrpc":"2.0","id":"q1","method":"elicitation/create","params":{"message":"Well?"}}"#);
+            sleep(Duration::from_millis(100));
+            say(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q1"}}"#);
+            sleep(Duration::from_millis(100));
+            answer(id, &done("never mind"));
+        }
+        // Says how far it has come, to whoever wants to know.
+        "progress" => {
+            let params: Value =
+                serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
+            let token = &params["_meta"]["progressToken"];
+            for progress in 1..=3 {
+                let said = json!({"progressToken": token, "progress": progress, "total": 3});
+                say(
+                    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": said})
+                        .to_string()
+                        .as_bytes(),
+                );
+            }
+            say(br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hello"}}"#);
+            answer(id, &done("there"));
+        }
         // Asks the same thing over and over.
         "nags" => {
             for _ in 0..5_000 {

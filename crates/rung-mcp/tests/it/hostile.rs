@@ -417,23 +417,120 @@ async fn a_long_answer_counts_even_if_it_is_the_last_word() {
     assert!(matches!(answer, Answer::Long(_)));
 }
 
+/// A server that notes what it hears.
+fn noted(mode: &str, folder: &std::path::Path) -> (Target, std::path::PathBuf) {
+    let trace = folder.join("trace");
+    let mut command = mischief::command(mode);
+    let value = trace.to_str().unwrap().to_owned();
+    command.env.push(("TRACE".to_owned(), value));
+    (Target::Command(command), trace)
+}
+
 /// Hanging up once came first.
 #[tokio::test]
 async fn a_server_hears_that_a_call_is_not_wanted_before_it_is_hung_up_on() {
     let folder = tempfile::tempdir().unwrap();
-    let mark = folder.path().join("mark");
-    let mut command = mischief::command("never");
-    command
-        .env
-        .push(("MARK".to_owned(), mark.to_str().unwrap().to_owned()));
-    let connection = connection(Target::Command(command), Arc::new(Silent));
+    let (target, trace) = noted("never", folder.path());
+    let connection = connection(target, Arc::new(Silent));
     let error = call(&connection, Duration::from_millis(50))
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
     connection.close().await;
+    let heard = std::fs::read_to_string(&trace).unwrap();
     assert_eq!(
-        std::fs::read_to_string(&mark).unwrap(),
-        "notifications/cancelled"
+        heard.lines().last(),
+        Some("notifications/cancelled"),
+        "{heard}"
     );
+    assert_eq!(heard.matches("tools/call").count(), 1, "{heard}");
+}
+
+#[tokio::test]
+async fn the_era_of_a_server_is_found_out_once() {
+    for (mode, question) in [("silent", "initialize"), ("modern", "server/discover")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, trace) = noted(mode, folder.path());
+        let connection = connection(target, Arc::new(Silent));
+        connection.open().await.unwrap();
+        connection.close().await;
+        let first = std::fs::read_to_string(&trace).unwrap();
+        connection.open().await.unwrap();
+        let both = std::fs::read_to_string(&trace).unwrap();
+        let second = both[first.len()..].lines().next();
+        assert_eq!(second, Some(question), "{mode}: {both}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_taken_back_is_dropped() {
+    /// Never answers, and notes when nobody wants it to any more.
+    #[derive(Default)]
+    struct Thinks(Arc<AtomicUsize>);
+
+    struct Thought(Arc<AtomicUsize>);
+
+    impl Drop for Thought {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Delegate for Thinks {
+        fn ask<'a>(
+            &'a self,
+            _: &'a str,
+            _: Option<&'a RawValue>,
+        ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+            let thought = Thought(self.0.clone());
+            Box::pin(async move {
+                let _thought = thought;
+                std::future::pending().await
+            })
+        }
+    }
+
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let target = Target::Command(mischief::command("takes-back"));
+    let connection = connection(target, Arc::new(Thinks(dropped.clone())));
+    let answer = call(&connection, PATIENCE).await.unwrap();
+    assert!(answer.contains("never mind"));
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn what_is_said_on_the_way_reaches_the_one_who_called() {
+    #[derive(Default)]
+    struct Hears(parking_lot::Mutex<Vec<String>>);
+
+    impl Delegate for Hears {
+        fn wants_progress(&self) -> bool {
+            true
+        }
+
+        fn told(&self, method: &str, params: Option<&RawValue>) {
+            let params: serde_json::Value = serde_json::from_str(params.unwrap().get()).unwrap();
+            self.0
+                .lock()
+                .push(format!("{method} {}", params["progress"]));
+        }
+    }
+
+    let (caller, others) = (Arc::new(Hears::default()), Arc::new(Hears::default()));
+    let target = Target::Command(mischief::command("progress"));
+    let connection = connection(target, others.clone());
+    let tool = tool(&connection).await;
+    let arguments = to_raw_value(&json!({})).unwrap();
+    let how = How {
+        delegate: Some(caller.clone()),
+        ..How::default()
+    };
+    connection.call(&tool, &arguments, how).await.unwrap();
+    let heard = caller.0.lock().clone();
+    assert_eq!(
+        heard,
+        [1, 2, 3].map(|n| format!("notifications/progress {n}"))
+    );
+    // On a pipe a log names no request.
+    assert_eq!(*others.0.lock(), ["notifications/message null"]);
 }

@@ -157,6 +157,17 @@ fn what_is_wrong_is_said_with_the_next_thing_to_do() {
         assert_eq!(ran.status, status, "{args:?}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stderr.contains(words), "{args:?}: {}", ran.stderr);
     }
+    // A tool that is only called as a task is one in both eras.
+    for era in ["legacy", "modern"] {
+        let ran = sandbox.run(&["call", &own, "failing_job", "--era", era]);
+        let said = ran.stdout + &ran.stderr;
+        assert!(said.contains("the job failed"), "{era}: {said}");
+    }
+    // Programs find the error where they look for the answer.
+    let json = sandbox.run(&["call", &own, "no_such_tool", "--json"]);
+    let error: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(error["error"]["code"], "unknown_tool");
+    assert_eq!(json.status, 66);
     let late = sandbox.run(&[
         "call",
         &own,
