@@ -20,7 +20,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a ru
 struct Nowhere;
 
 impl Keep for Nowhere {
-    fn keep(&self, _: &Permit, _: &str, _: &[u8]) -> Result<Handle, Fault> {
+    fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "nothing is kept"))
     }
 }
