@@ -64,7 +64,12 @@ async fn main() -> anyhow::Result<()> {
         anyhow::bail!("rung-hop PORT sessions|stateless CHILD");
     };
     let target = Target::Command(Command::new(child, Vec::<String>::new()));
-    let remote = Remote::new(target, Options::new("child"), Capabilities::default(), Arc::new(Nowhere));
+    let remote = Remote::new(
+        target,
+        Options::new("child"),
+        Capabilities::default(),
+        Arc::new(Nowhere),
+    );
     let server = Server::new(Offer {
         name: "hop",
         title: "Hop",
