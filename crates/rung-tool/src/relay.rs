@@ -49,9 +49,7 @@ impl Reply {
                 let is_error = is_error(&raw);
                 let body = std::io::Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
                 let handle = kept(call, keep, body).await?;
-                let mut reply = in_part(&Preview::of(&result), call, &handle)?;
-                reply.is_error = is_error;
-                Ok(reply)
+                in_part(&Preview::of(&result, is_error), call, &handle)
             }
             Given::Long(long) => {
                 let handle = kept(call, keep, long.body).await?;
@@ -62,10 +60,9 @@ impl Reply {
                     ),
                     path: None,
                     structured: None,
+                    is_error: long.is_error,
                 };
-                let mut reply = in_part(&preview, call, &handle)?;
-                reply.is_error = long.is_error;
-                Ok(reply)
+                in_part(&preview, call, &handle)
             }
         }
     }
@@ -89,10 +86,11 @@ struct Preview<'r> {
     /// Where the text stands in what is kept.
     path: Option<String>,
     structured: Option<&'r Value>,
+    is_error: bool,
 }
 
 impl<'r> Preview<'r> {
-    fn of(result: &'r Value) -> Self {
+    fn of(result: &'r Value, is_error: bool) -> Self {
         let content = result["content"].as_array().map_or(&[][..], Vec::as_slice);
         let texts = content.iter().enumerate();
         let mut texts = texts.filter_map(|(at, block)| Some((at, block["text"].as_str()?)));
@@ -104,6 +102,7 @@ impl<'r> Preview<'r> {
             text,
             path: first.map(|(at, _)| format!("content[{at}].text")),
             structured: Some(&result["structuredContent"]).filter(|value| value.is_object()),
+            is_error,
         }
     }
 }
@@ -114,7 +113,9 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
         name: "the whole result".to_owned(),
         mime_type: "application/json".to_owned(),
     };
+    // Before anything is measured: that it failed takes room, too.
     let mut reply = Reply {
+        is_error: preview.is_error,
         structured_content: call.rendering.structured.then(|| json!({})),
         ..Reply::of_blocks(blocks(String::new(), &[link], call.rendering))
     };

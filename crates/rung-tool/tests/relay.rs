@@ -1,0 +1,159 @@
+//! Results of other servers on their way through: as they came where they fit, kept and shown in part where not.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Fault};
+use rung_ladder::{Budget, Handle};
+use rung_tool::{Call, Given, Keep, LongResult, Rendering, Reply};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// Keeps in memory.
+#[derive(Default)]
+struct Shelf(Mutex<HashMap<Handle, String>>);
+
+impl Keep for Shelf {
+    fn keep(&self, _: &Permit, _: &str, body: &mut dyn Read) -> Result<Handle, Fault> {
+        let mut text = String::new();
+        body.read_to_string(&mut text).unwrap();
+        let mut kept = self.0.lock().unwrap();
+        let handle = Handle::from_bits((kept.len() as u128 + 1).to_be_bytes());
+        kept.insert(handle, text);
+        Ok(handle)
+    }
+}
+
+struct Full;
+
+impl Keep for Full {
+    fn keep(&self, _: &Permit, _: &str, _: &mut dyn Read) -> Result<Handle, Fault> {
+        Err(Fault::new(Code::StoreFull, "the disk is full"))
+    }
+}
+
+fn relayed(
+    given: Given,
+    max_bytes: usize,
+    structured: bool,
+    keep: Arc<dyn Keep>,
+) -> Result<Reply, Fault> {
+    let call = Call {
+        budget: Budget::bytes(max_bytes),
+        rendering: Rendering {
+            structured,
+            links: structured,
+        },
+        ..Call::new(Permit::local_user(Access::Write))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(Reply::relay(given, &call, keep))
+}
+
+fn here(text: &str) -> Given {
+    Given::Here(RawValue::from_string(text.to_owned()).unwrap())
+}
+
+fn kept(shelf: &Shelf) -> Option<String> {
+    shelf.0.lock().unwrap().values().next().cloned()
+}
+
+#[test]
+fn what_fits_goes_on_as_it_came_and_a_failure_is_known_as_one() {
+    let odd = r#"{ "content":[{"type":"new","n":1.50}], "isError" : true, "x":1e400 }"#;
+    let reply = relayed(here(odd), 10_000, true, Arc::new(Full)).unwrap();
+    assert_eq!(serde_json::to_string(&reply).unwrap(), odd);
+    assert!(reply.is_error);
+}
+
+#[test]
+fn what_does_not_fit_is_kept_whole_and_each_kind_of_client_is_led_to_it() {
+    let rows: Vec<Value> = (0..500)
+        .map(|n| json!({"n": n, "text": "x".repeat(40)}))
+        .collect();
+    let result = json!({
+        "content": [{"type": "text", "text": "é".repeat(20_000)}],
+        "structuredContent": {"rows": rows},
+        "isError": true,
+    });
+    for structured in [true, false] {
+        let shelf = Arc::new(Shelf::default());
+        let reply = relayed(here(&result.to_string()), 6_000, structured, shelf.clone()).unwrap();
+        assert!(serde_json::to_vec(&reply).unwrap().len() <= 6_000);
+        assert_eq!(kept(&shelf).unwrap(), result.to_string());
+        assert!(reply.is_error);
+        let handle = Handle::from_bits(1_u128.to_be_bytes()).to_string();
+        assert!(reply.text().contains(&handle) && reply.text().contains("content[0].text"));
+        assert!(reply.text().contains("ééé"), "some of it is shown");
+        let shown = serde_json::to_value(&reply).unwrap();
+        if structured {
+            let meta = &shown["structuredContent"]["meta"];
+            assert_eq!(meta["handle"], handle, "{meta}");
+            let path = meta["next"]["arguments"]["path"].as_str().unwrap();
+            assert!(path.starts_with("structuredContent"), "{path}");
+            assert_eq!(shown["structuredContent"]["rows"][0]["n"], 0);
+            assert!(
+                shown["content"][1]["uri"]
+                    .as_str()
+                    .unwrap()
+                    .contains(&handle)
+            );
+        } else {
+            assert!(shown.get("structuredContent").is_none());
+        }
+    }
+}
+
+#[test]
+fn a_result_too_long_to_be_held_is_kept_and_shown_by_its_beginning() {
+    let text = json!({"content": [{"type": "text", "text": "y".repeat(100_000)}]}).to_string();
+    let shelf = Arc::new(Shelf::default());
+    let long = LongResult {
+        bytes: text.len() as u64,
+        is_error: true,
+        head: text[..4_000].to_owned(),
+        body: Box::new(std::io::Cursor::new(text.clone())),
+    };
+    let reply = relayed(Given::Long(long), 5_000, true, shelf.clone()).unwrap();
+    assert_eq!(kept(&shelf).unwrap(), text);
+    assert!(serde_json::to_vec(&reply).unwrap().len() <= 5_000);
+    assert!(reply.is_error && reply.text().contains("yyy"));
+    assert_eq!(reply.structured_content.unwrap()["meta"]["truncated"], true);
+}
+
+#[test]
+fn a_call_whose_result_cannot_be_kept_is_not_called_undone() {
+    let text = json!({"content": [{"type": "text", "text": "z".repeat(50_000)}]}).to_string();
+    let fault = relayed(here(&text), 5_000, true, Arc::new(Full)).unwrap_err();
+    assert_eq!(fault.code(), Code::StoreFull);
+    assert!(fault.message().contains("the call was done"), "{fault}");
+}
+
+proptest! {
+    /// Whatever came, a reply fits its budget or says that it cannot, and nothing is lost.
+    #[test]
+    fn a_relayed_reply_never_exceeds_its_budget(
+        texts in proptest::collection::vec(any::<String>(), 0..4),
+        fill in 0_usize..4_000,
+        max_bytes in 300_usize..6_000,
+        structured in any::<bool>(),
+    ) {
+        let blocks: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
+        let result = json!({"content": blocks, "structuredContent": {"fill": "\u{1}".repeat(fill)}}).to_string();
+        let shelf = Arc::new(Shelf::default());
+        match relayed(here(&result), max_bytes, structured, shelf.clone()) {
+            Ok(reply) => {
+                let sent = serde_json::to_string(&reply).unwrap();
+                prop_assert!(sent.len() <= max_bytes);
+                prop_assert!(sent == result || kept(&shelf).unwrap() == result);
+            }
+            Err(fault) => prop_assert_eq!(fault.code(), Code::BudgetTooSmall),
+        }
+    }
+}
