@@ -6,13 +6,13 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use rung_fault::{Code, Fault};
+use rung_fault::Fault;
 use rung_ladder::{Budget, Handle, Path, head, json_string_bytes};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::reply::{Block, Keep, Link, READ_TOOL, Reply, TEXT_BYTES, blocks, cut, kept};
+use crate::reply::{Block, Keep, Link, READ_TOOL, Reply, TEXT_BYTES, blocks, cut, kept, too_small};
 use crate::source::Call;
 
 /// A result as another server gave it.
@@ -120,10 +120,7 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
         ..Reply::of_blocks(blocks(String::new(), &[link], call.rendering))
     };
     let read = call.names.show(READ_TOOL);
-    let too_small = || {
-        let hint = format!("the result is kept: read it with {read} {{\"handle\":\"{handle}\"}}");
-        Fault::new(Code::BudgetTooSmall, "the reply does not fit its budget").with_hint(hint)
-    };
+    let too_small = || too_small(call, handle);
     let room = call
         .budget
         .max_bytes

@@ -345,11 +345,7 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
         fault: None,
         relayed: None,
     };
-    let read = call.names.show(READ_TOOL);
-    let too_small = || {
-        let hint = format!("the result is kept: read it with {read} {{\"handle\":\"{handle}\"}}");
-        Fault::new(Code::BudgetTooSmall, "the reply does not fit its budget").with_hint(hint)
-    };
+    let too_small = || too_small(call, handle);
     let room = call
         .budget
         .max_bytes
@@ -373,6 +369,13 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
     reply.content[0] = Block::Text { text };
     debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
     Ok(reply)
+}
+
+/// The fault of a reply of which not even the way to its result fits.
+pub(crate) fn too_small(call: &Call, handle: &Handle) -> Fault {
+    let read = call.names.show(READ_TOOL);
+    let hint = format!("the result is kept: read it with {read} {{\"handle\":\"{handle}\"}}");
+    Fault::new(Code::BudgetTooSmall, "the reply does not fit its budget").with_hint(hint)
 }
 
 /// The data, which stands at `at` in what is kept, in at most `budget`, with a `meta` that says what was cut. `None` if not even that fits.
