@@ -54,18 +54,18 @@ pub(crate) fn with(object: &str, name: &str, value: &str) -> String {
     if let Some(old) = member(object, name) {
         let start = old.get().as_ptr().addr() - object.as_ptr().addr();
         let (before, after) = (&object[..start], &object[start + old.get().len()..]);
-        return format!("{before}{value}{after}");
+        return [before, value, after].concat();
     }
-    let name = serde_json::Value::from(name);
+    let name = crate::envelope::json(&name);
     let Some(rest) = object.trim_start().strip_prefix('{') else {
-        return format!("{{{name}:{value}}}");
+        return ["{", &name, ":", value, "}"].concat();
     };
     let comma = if rest.trim_start().starts_with('}') {
         ""
     } else {
         ","
     };
-    format!("{{{name}:{value}{comma}{rest}")
+    ["{", &name, ":", value, comma, rest].concat()
 }
 
 #[cfg(test)]

@@ -69,15 +69,21 @@ impl Reply {
 }
 
 fn is_error(raw: &RawValue) -> bool {
+    const NAME: &str = "\"isError\"";
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Outcome {
         #[serde(default)]
         is_error: bool,
     }
-    // Most results do not even name it.
-    raw.get().contains("\"isError\"")
-        && serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
+    // Most results do not name it, or say at once that it is not so.
+    let mut named = raw.get().match_indices(NAME);
+    let may_be = named.any(|(at, _)| {
+        let after = raw.get()[at + NAME.len()..].trim_start();
+        let value = after.strip_prefix(':').map(str::trim_start);
+        value.is_some_and(|value| value.starts_with('t'))
+    });
+    may_be && serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
 }
 
 /// What can be shown of a result that does not fit.

@@ -1,5 +1,7 @@
 //! One conversation with a server, from the moment both sides have agreed how to speak.
 
+use std::borrow::Cow;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -457,26 +459,30 @@ impl Agreement {
 }
 
 fn written(id: u64, method: &str, params: Option<&str>) -> Vec<u8> {
-    let method = Value::from(method);
-    match params {
-        Some(params) => {
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{method},\"params\":{params}}}")
-        }
-        None => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{method}}}"),
+    const REST: usize = 64;
+    let mut message = Vec::with_capacity(REST + method.len() + params.map_or(0, str::len));
+    let _never_fails = write!(message, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":");
+    let _never_fails = serde_json::to_writer(&mut message, method);
+    if let Some(params) = params {
+        message.extend_from_slice(b",\"params\":");
+        message.extend_from_slice(params.as_bytes());
     }
-    .into_bytes()
+    message.push(b'}');
+    message
 }
 
 /// What the protocol wants said of us in every request of the modern era. It rarely changes, and is written once.
 struct Manners {
     identity: Identity,
-    last: Mutex<Option<Said>>,
+    /// What was said last, and for whom.
+    last: Mutex<Option<(Version, Capabilities, Arc<Said>)>>,
 }
 
-/// What was said last, and for whom.
-type Said = (Version, Capabilities, Arc<[Member]>);
-/// A member of `_meta`: its name, and its value as JSON.
-type Member = (&'static str, String);
+/// What is said of us, to go into somebody's `_meta` member by member, or to be one.
+struct Said {
+    members: Vec<(&'static str, String)>,
+    whole: String,
+}
 
 impl Manners {
     fn of(identity: &Identity) -> Self {
@@ -486,27 +492,12 @@ impl Manners {
         }
     }
 
-    fn said(&self, version: Version, can: Capabilities) -> Arc<[Member]> {
+    fn said(&self, version: Version, can: Capabilities) -> Arc<Said> {
         let mut last = self.last.lock();
         match &*last {
             Some((of, same, said)) if *of == version && *same == can => said.clone(),
             _ => {
-                let said: Vec<Member> = if version.is_modern() {
-                    vec![
-                        (
-                            "io.modelcontextprotocol/protocolVersion",
-                            json(&version.name()),
-                        ),
-                        ("io.modelcontextprotocol/clientInfo", json(&self.identity)),
-                        (
-                            "io.modelcontextprotocol/clientCapabilities",
-                            json(&can.declared(version)),
-                        ),
-                    ]
-                } else {
-                    Vec::new()
-                };
-                let said: Arc<[Member]> = said.into();
+                let said = Arc::new(Said::by(&self.identity, version, can));
                 *last = Some((version, can, said.clone()));
                 said
             }
@@ -514,18 +505,55 @@ impl Manners {
     }
 }
 
+impl Said {
+    fn by(identity: &Identity, version: Version, can: Capabilities) -> Self {
+        let members = if version.is_modern() {
+            vec![
+                (
+                    "io.modelcontextprotocol/protocolVersion",
+                    json(&version.name()),
+                ),
+                ("io.modelcontextprotocol/clientInfo", json(identity)),
+                (
+                    "io.modelcontextprotocol/clientCapabilities",
+                    json(&can.declared(version)),
+                ),
+            ]
+        } else {
+            Vec::new()
+        };
+        let whole = members.iter().fold("{}".to_owned(), |meta, (name, value)| {
+            splice::with(&meta, name, value)
+        });
+        Self { members, whole }
+    }
+
+    /// It, and what a `_meta` holds already.
+    fn beside(&self, own: &str) -> String {
+        let members = self.members.iter();
+        members.fold(own.to_owned(), |meta, (name, value)| {
+            splice::with(&meta, name, value)
+        })
+    }
+}
+
 /// The parameters with what is to be said in their `_meta`. Everything else stays the bytes it was.
-fn dressed(params: Option<&str>, said: &[Member], progress_token: Option<u64>) -> Option<String> {
-    let token = progress_token.map(|token| ("progressToken", token.to_string()));
-    let said = || said.iter().chain(&token);
-    if said().next().is_none() {
-        return params.map(str::to_owned);
+fn dressed<'p>(
+    params: Option<&'p str>,
+    said: &Said,
+    progress_token: Option<u64>,
+) -> Option<Cow<'p, str>> {
+    if said.members.is_empty() && progress_token.is_none() {
+        return params.map(Cow::Borrowed);
     }
     let params = params.unwrap_or("{}");
     let own = splice::member(params, "_meta").map(RawValue::get);
-    let own = own.filter(|own| own.starts_with('{')).unwrap_or("{}");
-    let meta = said().fold(own.to_owned(), |meta, (key, value)| {
-        splice::with(&meta, key, value)
-    });
-    Some(splice::with(params, "_meta", &meta))
+    let mut meta = match own.filter(|own| own.starts_with('{')) {
+        Some(own) => Cow::Owned(said.beside(own)),
+        None => Cow::Borrowed(said.whole.as_str()),
+    };
+    if let Some(token) = progress_token {
+        meta = Cow::Owned(splice::with(&meta, "progressToken", &token.to_string()));
+    }
+    Some(Cow::Owned(splice::with(params, "_meta", &meta)))
 }

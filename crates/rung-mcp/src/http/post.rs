@@ -192,6 +192,9 @@ pub(super) struct Accepts {
     pub(super) stream: bool,
 }
 
+/// What nearly every client accepts, in nearly every client's words.
+const EVERYTHING: &str = "application/json, text/event-stream";
+
 impl Accepts {
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         if !headers.contains_key(header::ACCEPT) {
@@ -205,6 +208,12 @@ impl Accepts {
             stream: false,
         };
         for value in headers.get_all(header::ACCEPT) {
+            if value == EVERYTHING {
+                return Some(Self {
+                    json: true,
+                    stream: true,
+                });
+            }
             let value = value.to_str().unwrap_or_default().to_ascii_lowercase();
             let any = value.contains("*/*");
             accepts.json |=
