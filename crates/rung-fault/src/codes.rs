@@ -124,6 +124,22 @@ codes! {
     // requests
     InvalidArguments "invalid_arguments" Caller 400 Corrected pdpp "invalid_argument" datalevin ":invalid-params":
         "The arguments do not match the tool's published schema.";
+    InvalidRequest "invalid_request" Caller 400 Corrected:
+        "The request names a parameter that is not known, or gives one a value that it cannot have.";
+    InvalidSort "invalid_sort" Caller 400 Corrected:
+        "A stream is ordered by its cursor field alone, and in one direction.";
+    InvalidExpand "invalid_expand" Caller 400 Corrected:
+        "The relation cannot be read along: not declared for it, nested, or more of it than is allowed.";
+    UnknownField "unknown_field" Caller 400 Corrected:
+        "The stream declares no field of this name.";
+    UnsupportedVersion "unsupported_version" Caller 400 Corrected:
+        "The PDPP-Version header names a version that is not spoken here.";
+    AmbiguousConnection "ambiguous_connection" Caller 409 Corrected:
+        "Several connections hold it; one must be chosen.";
+    AmbiguousSchemaDetail "ambiguous_schema_detail" Caller 409 Corrected:
+        "Several sources have a stream of this name; one must be chosen.";
+    ConnectorInstanceClosed "connector_instance_not_writable" Caller 409 Corrected:
+        "The connection is paused or revoked, and takes no records.";
     InvalidCursor "invalid_cursor" Caller 400 Corrected:
         "The cursor was not issued for this read: malformed, forged, or made for another subject, field or grant.";
     StaleCursor "stale_cursor" Caller 409 Corrected:
@@ -153,11 +169,33 @@ codes! {
         "No credential, or one that is not valid.";
     GrantExpired "grant_expired" Auth 403 No:
         "The credential was valid once; its time is over.";
+    GrantRevoked "grant_revoked" Auth 403 No:
+        "The owner took the grant back.";
+    GrantInvalid "grant_invalid" Auth 403 No:
+        "The grant on record cannot be used; the owner has to give a new one.";
+    PermissionError "permission_error" Auth 403 No:
+        "This kind of token may not do this.";
+    GrantStreamNotAllowed "grant_stream_not_allowed" Auth 403 Corrected:
+        "The stream is not in the grant.";
+    FieldNotGranted "field_not_granted" Auth 403 Corrected:
+        "The field is declared, and is not in the grant.";
+    InsufficientScope "insufficient_scope" Auth 403 Corrected:
+        "What is to be read along lies in a stream that is not in the grant.";
     WritesDisabled "writes_disabled" Auth 403 No pdpp "permission_error" datalevin ":writes-disabled":
         "The call would write, and the caller's permit only reads.";
     // absence
     NotFound "not_found" Absent 404 Corrected:
         "Nothing the caller may see has this name or handle.";
+    ConnectionNotFound "connection_not_found" Absent 404 Corrected:
+        "No connection the caller may see has this id.";
+    ConnectorInstanceNotFound "connector_instance_not_found" Absent 404 Corrected:
+        "No connection to write to has this id.";
+    StreamNotDeclared "stream_not_declared" Absent 404 Corrected:
+        "The source declares no stream of this name.";
+    BlobNotFound "blob_not_found" Absent 404 Corrected:
+        "No record that the caller may see refers to this blob.";
+    CursorExpired "cursor_expired" Absent 410 Corrected:
+        "The history of changes does not reach back to the bookmark.";
     UnknownTool "unknown_tool" Absent 404 Corrected datalevin ":unknown-tool":
         "No tool the caller may use has this name.";
     UnknownDatabase "unknown_database" Absent 404 Corrected datalevin ":unknown-database":
@@ -178,6 +216,10 @@ codes! {
         "The call did not finish before its deadline.";
     StoreBusy "store_busy" Busy 503 Later:
         "The store could not be opened or locked just now.";
+    IngestBatchStorageError "ingest_batch_storage_error" Busy 503 Later:
+        "The store could not take the batch; send all of it again.";
+    IndexBuilding "index_building" Busy 503 Later:
+        "The field was declared lately, and what it is found by is still being made.";
     SourceFailed "source_failed" Upstream 502 Later:
         "The source failed, or gave something that cannot be used.";
     SourceRefused "source_refused" Upstream 502 Corrected:

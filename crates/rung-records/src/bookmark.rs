@@ -1,0 +1,82 @@
+//! Where somebody stopped, in a form that only we can make.
+//!
+//! Bound to who reads, to what was asked, and sealed with the store's own key: what was made for another question or
+//! another grant, or made up, opens nothing.
+
+use data_encoding::BASE64URL_NOPAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use rung_fault::Code;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::Sha256;
+
+use crate::{Error, Result};
+
+/// Bytes of a seal.
+const SEAL_BYTES: usize = 16;
+
+/// What makes bookmarks ours.
+pub(crate) struct Seal([u8; 32]);
+
+impl Seal {
+    pub(crate) const fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// A bookmark for whoever asks `question` again under the same `authority`.
+    pub(crate) fn close(
+        &self,
+        authority: &str,
+        question: &str,
+        place: &impl Serialize,
+    ) -> Result<String> {
+        let mut bytes = serde_json::to_vec(place)?;
+        let mac = self.mac(authority, question, &bytes);
+        bytes.splice(0..0, mac);
+        Ok(BASE64URL_NOPAD.encode(&bytes))
+    }
+
+    /// What a bookmark says, if it was made for this.
+    pub(crate) fn open<T: DeserializeOwned>(
+        &self,
+        authority: &str,
+        question: &str,
+        param: &'static str,
+        bookmark: &str,
+    ) -> Result<T> {
+        let refused = || {
+            Error::refused(
+                Code::InvalidCursor,
+                param,
+                format!(
+                    "{param} was not given out for this request: send back next_cursor as it came, with the same parameters"
+                ),
+            )
+        };
+        let bytes = BASE64URL_NOPAD
+            .decode(bookmark.as_bytes())
+            .map_err(|_| refused())?;
+        let (mac, place) = bytes.split_at_checked(SEAL_BYTES).ok_or_else(refused)?;
+        let own = self.mac(authority, question, place);
+        // Compared whole, so that the time taken tells nothing.
+        let differs = own
+            .iter()
+            .zip(mac)
+            .fold(0, |differs, (a, b)| differs | (a ^ b));
+        if differs != 0 {
+            return Err(refused());
+        }
+        serde_json::from_slice(place).map_err(|_| refused())
+    }
+
+    fn mac(&self, authority: &str, question: &str, place: &[u8]) -> [u8; SEAL_BYTES] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is a key");
+        for part in [authority.as_bytes(), question.as_bytes(), place] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        let mut short = [0; SEAL_BYTES];
+        short.copy_from_slice(&mac.finalize().into_bytes()[..SEAL_BYTES]);
+        short
+    }
+}

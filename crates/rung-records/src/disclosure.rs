@@ -1,0 +1,157 @@
+//! Who was shown what: written down before the answer is out, brought into the store a batch at a time.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::records::fresh_id;
+use crate::scope::Bearer;
+use crate::store::{Insert, Value, params};
+use crate::{Error, Records, Result};
+
+/// Something that was shown.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Disclosure {
+    /// Whose.
+    pub subject: i64,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Its own name.
+    pub id: String,
+    /// To whom.
+    pub client: String,
+    /// Under which grant.
+    pub grant_id: Option<String>,
+    /// In answer to what.
+    pub request: String,
+    /// Of which stream.
+    pub stream: Option<String>,
+    /// How many records.
+    pub records: i64,
+    /// The digest of the answer.
+    pub digest: String,
+}
+
+const ROWS: Insert = Insert {
+    into: "INSERT INTO disclosure (subject, at_ms, id, client, grant_id, request, stream, records, digest)",
+    width: 9,
+    conflict: "ON CONFLICT DO NOTHING",
+};
+
+/// A file that takes a line for each answer before it goes out. A killed process loses none of them.
+pub struct Journal {
+    file: Mutex<File>,
+}
+
+impl Journal {
+    /// Opens the journal. What an earlier process left in it is still there.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(path);
+        let file = file.map_err(|error| Error::Disk(error.to_string()))?;
+        Ok(Self {
+            file: Mutex::new(file),
+        })
+    }
+
+    /// Writes down that something is about to be shown.
+    pub fn note(
+        &self,
+        records: &Records,
+        bearer: &Bearer,
+        request: &str,
+        stream: Option<&str>,
+        count: usize,
+        answer: &[u8],
+    ) -> Result<()> {
+        let line = Disclosure {
+            subject: bearer.subject,
+            at_ms: records.now_ms(),
+            id: fresh_id("dis")?,
+            client: bearer.permit.caller().to_string(),
+            grant_id: bearer.grant().map(|grant| grant.grant_id.clone()),
+            request: request.to_owned(),
+            stream: stream.map(str::to_owned),
+            records: i64::try_from(count).unwrap_or(i64::MAX),
+            digest: crate::document::digest_bytes(answer),
+        };
+        let mut line = serde_json::to_vec(&line)?;
+        line.push(b'\n');
+        let written = self.file.lock().write_all(&line);
+        written.map_err(|error| match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::Full,
+            _ => Error::Disk(error.to_string()),
+        })
+    }
+
+    /// Brings what was written down into the store. Says how much.
+    pub fn settle(&self, records: &Records) -> Result<usize> {
+        let disk = |error: std::io::Error| Error::Disk(error.to_string());
+        let mut file = self.file.lock();
+        let len = file.metadata().map_err(disk)?.len();
+        if len == 0 {
+            return Ok(0);
+        }
+        file.seek(SeekFrom::Start(0)).map_err(disk)?;
+        let mut lines = Vec::new();
+        for line in BufReader::new(&*file).lines() {
+            // A line that was torn by a crash was of an answer that never went out.
+            if let Ok(line) = serde_json::from_str::<Disclosure>(&line.map_err(disk)?) {
+                lines.push(line);
+            }
+        }
+        let values: Vec<Value<'_>> = lines
+            .iter()
+            .flat_map(|line| {
+                [
+                    Value::Int(line.subject),
+                    Value::Int(line.at_ms),
+                    Value::Text(&line.id),
+                    Value::Text(&line.client),
+                    line.grant_id.as_ref().into(),
+                    Value::Text(&line.request),
+                    line.stream.as_ref().into(),
+                    Value::Int(line.records),
+                    Value::Text(&line.digest),
+                ]
+            })
+            .collect();
+        records.store.writing(|tx| tx.insert(ROWS, &values))?;
+        // In the store and on disk: only now may they go from here.
+        file.set_len(0).map_err(disk)?;
+        Ok(lines.len())
+    }
+}
+
+impl Records {
+    /// What was shown, the latest first.
+    pub fn disclosures(&self, bearer: &Bearer, limit: i64) -> Result<Vec<Disclosure>> {
+        bearer.require_owner()?;
+        self.store.reading(|tx| {
+            tx.all(
+                "SELECT subject, at_ms, id, client, grant_id, request, stream, records, digest FROM disclosure
+                 WHERE subject = ?1 ORDER BY at_ms DESC, id LIMIT ?2",
+                params![bearer.subject, limit],
+                |row| {
+                    Ok(Disclosure {
+                        subject: row.int(0)?,
+                        at_ms: row.int(1)?,
+                        id: row.text(2)?.to_owned(),
+                        client: row.text(3)?.to_owned(),
+                        grant_id: row.maybe_text(4)?.map(str::to_owned),
+                        request: row.text(5)?.to_owned(),
+                        stream: row.maybe_text(6)?.map(str::to_owned),
+                        records: row.int(7)?,
+                        digest: row.text(8)?.to_owned(),
+                    })
+                },
+            )
+        })
+    }
+}

@@ -1,0 +1,313 @@
+//! A record's data: the members of one object, as they were written.
+//!
+//! Long texts do not lie with the rest. They are lifted out, and put back when somebody reads the whole.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use data_encoding::HEXLOWER;
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Result};
+
+/// Bytes of a text, as it is written, from which on it is lifted out.
+pub const LIFT_BYTES: usize = 16 * 1024;
+/// Bytes of a piece of such a text.
+pub const CHUNK_BYTES: usize = 16 * 1024;
+
+/// The members of an object, in their order, with their values as they are written.
+pub type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+
+/// The members of an object. `None` if it is no object.
+pub fn members(object: &str) -> Option<Members<'_>> {
+    struct Reader;
+
+    impl<'de> Visitor<'de> for Reader {
+        type Value = Members<'de>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members: Members<'de> = Vec::with_capacity(16);
+            while let Some(Name(name)) = map.next_key()? {
+                let value = map.next_value::<&'de RawValue>()?;
+                // Of several with one name the last one counts, as everywhere.
+                match members.iter().position(|(own, _)| *own == name) {
+                    Some(at) => members[at].1 = value,
+                    None => members.push((name, value)),
+                }
+            }
+            Ok(members)
+        }
+    }
+
+    /// Borrowed where nothing in it is escaped.
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+    let mut deserializer = serde_json::Deserializer::from_str(object);
+    let members = deserializer.deserialize_map(Reader).ok()?;
+    deserializer.end().ok()?;
+    Some(members)
+}
+
+/// What is known of a text that was lifted out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifted {
+    /// The field.
+    pub field: String,
+    /// Its characters.
+    pub chars: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The digest of it.
+    pub sha256: String,
+    /// How it begins.
+    pub head: String,
+}
+
+/// The digest of a text as answers have it.
+pub fn digest(text: &str) -> String {
+    digest_bytes(text.as_bytes())
+}
+
+/// The digest of bytes as answers have it.
+pub fn digest_bytes(bytes: &[u8]) -> String {
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
+}
+
+/// A record's data, taken apart for storing.
+#[derive(Debug)]
+pub struct Document<'a> {
+    /// Without the long texts.
+    pub stored: Cow<'a, str>,
+    /// The members, with the long texts as they were written.
+    pub members: Members<'a>,
+    /// What is known of them, and they themselves.
+    pub lifted: Vec<(Lifted, String)>,
+}
+
+impl<'a> Document<'a> {
+    /// Takes an object apart. `None` if it is none.
+    pub fn read(data: &'a str) -> Option<Self> {
+        let members = members(data)?;
+        let mut lifted = Vec::new();
+        let mut stored = Cow::Borrowed(data);
+        if data.len() > LIFT_BYTES {
+            let mut rest = String::with_capacity(LIFT_BYTES);
+            let mut from = 0;
+            let mut long: Vec<&(Cow<'_, str>, &RawValue)> = members
+                .iter()
+                .filter(|(_, value)| value.get().len() > LIFT_BYTES && value.get().starts_with('"'))
+                .collect();
+            long.sort_by_key(|(_, value)| value.get().as_ptr().addr());
+            for (name, value) in long {
+                let text: String = serde_json::from_str(value.get()).ok()?;
+                let at = value.get().as_ptr().addr() - data.as_ptr().addr();
+                rest.push_str(&data[from..at]);
+                rest.push_str("\"\"");
+                from = at + value.get().len();
+                let known = Lifted {
+                    field: name.to_string(),
+                    chars: text.chars().count() as u64,
+                    bytes: text.len() as u64,
+                    sha256: digest(&text),
+                    head: rung_ladder::head(&text, crate::key::MAX_TEXT_BYTES).to_owned(),
+                };
+                lifted.push((known, text));
+            }
+            if from > 0 {
+                rest.push_str(&data[from..]);
+                stored = Cow::Owned(rest);
+            }
+        }
+        Some(Self {
+            stored,
+            members,
+            lifted,
+        })
+    }
+
+    /// The value of a member, if it is there and a scalar.
+    pub fn scalar(&self, field: &str) -> Option<Value> {
+        let found = self.members.iter().find(|(name, _)| name == field);
+        scalar(found?.1)
+    }
+
+    /// The value of a member, if it is a text.
+    pub fn text(&self, field: &str) -> Option<Cow<'a, str>> {
+        let (_, value) = self.members.iter().find(|(name, _)| name == field)?;
+        text(value)
+    }
+
+    /// What is known of the long texts, as it is stored.
+    pub fn lifted_json(&self) -> Option<String> {
+        if self.lifted.is_empty() {
+            return None;
+        }
+        let known: Vec<&Lifted> = self.lifted.iter().map(|(known, _)| known).collect();
+        serde_json::to_string(&known).ok()
+    }
+}
+
+/// A text as it is, borrowed where nothing in it is escaped.
+pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    if !value.get().starts_with('"') {
+        return None;
+    }
+    serde_json::from_str::<Text<'_>>(value.get())
+        .ok()
+        .map(|text| text.0)
+}
+
+/// A scalar as it is.
+pub fn scalar(value: &RawValue) -> Option<Value> {
+    match value.get().as_bytes().first()? {
+        b'{' | b'[' | b'n' => None,
+        _ => serde_json::from_str(value.get()).ok(),
+    }
+}
+
+/// What is known of long texts, as it was stored.
+pub fn lifted(stored: Option<&str>) -> Result<Vec<Lifted>> {
+    match stored {
+        None => Ok(Vec::new()),
+        Some(json) => Ok(serde_json::from_str(json)?),
+    }
+}
+
+/// Whether two objects say the same, in whatever order and spelling.
+pub fn same(a: &str, b: &str) -> bool {
+    if a == b {
+        return true;
+    }
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
+    // Far apart in length, they may still be the same: escapes.
+    matches!((parsed(a), parsed(b)), (Some(a), Some(b)) if a == b)
+}
+
+/// A text in pieces that end between characters: the number of the first character, and the piece.
+pub fn chunks(text: &str) -> impl Iterator<Item = (u64, &str)> {
+    let mut rest = text;
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let piece = rung_ladder::head(rest, CHUNK_BYTES);
+        rest = &rest[piece.len()..];
+        let at = start;
+        start += piece.chars().count() as u64;
+        Some((at, piece))
+    })
+}
+
+/// Writes the object that holds what `wanted` lets through, with long texts put back by `fetch`.
+pub fn write(
+    stored: &str,
+    lifted: &[Lifted],
+    wanted: impl Fn(&str) -> bool,
+    changed: impl Fn(&str, &RawValue) -> Option<String>,
+    mut fetch: impl FnMut(&str, &mut Vec<u8>) -> Result<()>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let members = members(stored).ok_or(Error::Broken("a record is no object".to_owned()))?;
+    out.push(b'{');
+    let mut first = true;
+    for (name, value) in &members {
+        if !wanted(name) {
+            continue;
+        }
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        serde_json::to_writer(&mut *out, name.as_ref())?;
+        out.push(b':');
+        if lifted.iter().any(|long| long.field == *name) {
+            out.push(b'"');
+            fetch(name, out)?;
+            out.push(b'"');
+        } else if let Some(changed) = changed(name, value) {
+            out.extend_from_slice(changed.as_bytes());
+        } else {
+            out.extend_from_slice(value.get().as_bytes());
+        }
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn whole(document: &Document<'_>) -> String {
+        let known: Vec<Lifted> = document
+            .lifted
+            .iter()
+            .map(|(known, _)| known.clone())
+            .collect();
+        let mut out = Vec::new();
+        write(
+            &document.stored,
+            &known,
+            |_| true,
+            |_, _| None,
+            |field, out| {
+                let (_, text) = document
+                    .lifted
+                    .iter()
+                    .find(|(known, _)| known.field == field)
+                    .unwrap();
+                for (_, piece) in chunks(text) {
+                    let json = serde_json::to_string(piece).unwrap();
+                    out.extend_from_slice(&json.as_bytes()[1..json.len() - 1]);
+                }
+                Ok(())
+            },
+            &mut out,
+        )
+        .unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn long_texts_are_lifted_and_put_back() {
+        let long = "\u{1F980}\"\\\n".repeat(5_000);
+        let data = serde_json::json!({"id": 1, "body": long, "x": [1, {"y": null}], "also": "z".repeat(20_000)}).to_string();
+        let document = Document::read(&data).unwrap();
+        assert_eq!(document.lifted.len(), 2);
+        assert!(document.stored.len() < 200, "{}", document.stored);
+        assert_eq!(document.lifted[0].0.chars, 20_000);
+        assert!(same(&whole(&document), &data));
+        assert!(Document::read("[1]").is_none());
+        assert!(Document::read("{\"a\":1}x").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_the_text(text in "(\\PC|\u{1F980}){0,9000}") {
+            let text = text.repeat(3);
+            let mut at = 0;
+            let mut all = String::new();
+            for (start, piece) in chunks(&text) {
+                prop_assert_eq!(start, at);
+                prop_assert!(piece.len() <= CHUNK_BYTES);
+                at += piece.chars().count() as u64;
+                all.push_str(piece);
+            }
+            prop_assert_eq!(all, text);
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! What there is, and what may be asked of it, as one bearer sees it.
+
+use rung_fault::Code;
+use serde_json::{Map, Value as Json, json};
+
+use crate::declaration::{Field, Stream};
+use crate::error::Candidate;
+use crate::filter::Tests;
+use crate::page::{Order, Reading};
+use crate::records::moment;
+use crate::scope::{Bearer, Choice, Sight};
+use crate::store::Tx;
+use crate::{Error, Records, Result};
+
+/// How much of the schema.
+#[derive(Debug, Clone, Default)]
+pub struct SchemaQuery {
+    /// Only what is needed to ask.
+    pub compact: bool,
+    /// Everything of one stream.
+    pub detail_full: bool,
+    /// One stream.
+    pub stream: Option<String>,
+    /// One connection.
+    pub connection_id: Option<String>,
+}
+
+/// A stream of a connector, in all the connections it is in.
+struct Group<'s> {
+    sights: Vec<&'s Sight>,
+}
+
+impl Records {
+    /// Everything that may be seen.
+    pub fn schema(&self, bearer: &Bearer, query: &SchemaQuery) -> Result<Json> {
+        if query.detail_full && query.stream.is_none() {
+            return Err(Error::invalid(
+                "detail",
+                "detail=full needs stream: one stream at a time",
+            ));
+        }
+        self.store.reading(|tx| {
+            let choice = Choice {
+                connection_id: query.connection_id.clone(),
+                connector_id: None,
+            };
+            let mut sights = self.sights(tx, bearer, &choice)?;
+            if let Some(stream) = &query.stream {
+                if let Some(grant) = bearer.grant()
+                    && grant.stream(stream).is_none()
+                {
+                    return Err(Error::StreamNotGranted(stream.clone()));
+                }
+                sights.retain(|sight| sight.stream().name == *stream);
+            }
+            let connectors = grouped(&sights);
+            if query.detail_full && connectors.len() > 1 && query.connection_id.is_none() {
+                return Err(ambiguous(&sights, query.stream.as_deref().unwrap_or_default()));
+            }
+            let scoped = query.compact || query.stream.is_some() || query.connection_id.is_some();
+            let mut told = Vec::new();
+            let mut streams_told = 0;
+            for (connector, groups) in &connectors {
+                streams_told += groups.len();
+                told.push(if query.compact && !query.detail_full {
+                    compact(tx, connector, groups, &sights)?
+                } else {
+                    let mut streams = Vec::new();
+                    for group in groups {
+                        streams.push(metadata(tx, self.now_ms(), group, &sights)?);
+                    }
+                    let first = groups[0].sights[0];
+                    json!({
+                        "object": "connector", "connector_id": connector, "connector_key": connector,
+                        "display_name": first.declaration.display_name,
+                        "source": source(first),
+                        "stream_count": groups.len(), "streams": streams,
+                    })
+                });
+            }
+            let mut bearer_json = json!({
+                "token_kind": if bearer.is_owner() { "owner" } else { "client" },
+                "scope": if bearer.is_owner() { "owner" } else { "grant" },
+            });
+            if let Some(grant) = bearer.grant() {
+                bearer_json["grant_id"] = json!(grant.grant_id);
+                bearer_json["client_id"] = json!(grant.client.client_id);
+            }
+            let mut answer = json!({"object": "schema", "bearer": bearer_json});
+            if scoped {
+                answer["connector_count"] = json!(told.len());
+                answer["stream_count"] = json!(streams_told);
+            }
+            if query.compact && !query.detail_full {
+                answer["detail"] = json!("compact");
+            }
+            answer["connectors"] = told.into();
+            Ok(answer)
+        })
+    }
+
+    /// The streams, one line for each connection they are in.
+    pub fn streams(&self, bearer: &Bearer, choice: &Choice) -> Result<Vec<Json>> {
+        self.store.reading(|tx| {
+            let sights = self.sights(tx, bearer, choice)?;
+            let mut told = Vec::with_capacity(sights.len());
+            for sight in &sights {
+                let mut line = facts(tx, self.now_ms(), &[sight])?;
+                line["object"] = json!("stream");
+                line["name"] = json!(sight.stream().name);
+                line["connection_id"] = json!(sight.connection.id);
+                line["connector_instance_id"] = json!(sight.connection.id);
+                line["connector_id"] = json!(sight.connection.connector);
+                line["source"] = source(sight);
+                if let Some(name) = &sight.connection.display_name {
+                    line["display_name"] = json!(name);
+                }
+                told.push(line);
+            }
+            Ok(told)
+        })
+    }
+
+    /// Everything about one stream.
+    pub fn stream(&self, bearer: &Bearer, stream: &str, choice: &Choice) -> Result<Json> {
+        self.store.reading(|tx| {
+            let sights = self.sights_of(tx, bearer, choice, stream)?;
+            let connectors = grouped(&sights);
+            if connectors.len() > 1 {
+                return Err(ambiguous(&sights, stream));
+            }
+            let siblings = self.sights(tx, bearer, choice)?;
+            metadata(tx, self.now_ms(), &connectors[0].1[0], &siblings)
+        })
+    }
+
+    /// The sources.
+    pub fn connectors(&self, bearer: &Bearer) -> Result<Vec<Json>> {
+        self.store.reading(|tx| {
+            let sights = self.sights(tx, bearer, &Choice::default())?;
+            let mut told = Vec::new();
+            for (connector, groups) in grouped(&sights) {
+                let mut streams = Vec::new();
+                for group in &groups {
+                    let name = &group.sights[0].stream().name;
+                    let path = format!("/v1/streams/{}", crate::search::encoded(name));
+                    let mut line = facts(tx, self.now_ms(), &group.sights)?;
+                    line["object"] = json!("stream");
+                    line["name"] = json!(name);
+                    line["capabilities"] = json!({
+                        "metadata": path, "records": format!("{path}/records"), "aggregate": format!("{path}/aggregate"),
+                    });
+                    streams.push(line);
+                }
+                told.push(json!({
+                    "object": "connector", "connector_id": connector, "connector_key": connector,
+                    "source": source(groups[0].sights[0]), "stream_count": streams.len(), "streams": streams,
+                }));
+            }
+            Ok(told)
+        })
+    }
+}
+
+fn ambiguous(sights: &[Sight], stream: &str) -> Error {
+    Error::Ambiguous {
+        code: Code::AmbiguousSchemaDetail,
+        message: format!("stream {stream} is in several sources"),
+        candidates: sights
+            .iter()
+            .map(|sight| Candidate {
+                stream: Some(sight.stream().name.clone()),
+                ..sight.candidate()
+            })
+            .collect(),
+    }
+}
+
+fn source(sight: &Sight) -> Json {
+    json!({"kind": sight.declaration.kind, "id": sight.declaration.source_id})
+}
+
+/// Sights by connector and stream, in the order in which they are declared.
+fn grouped(sights: &[Sight]) -> Vec<(String, Vec<Group<'_>>)> {
+    let mut connectors: Vec<(String, Vec<Group<'_>>)> = Vec::new();
+    for sight in sights {
+        let name = &sight.connection.connector;
+        let at = connectors
+            .iter()
+            .position(|(own, _)| own == name)
+            .unwrap_or_else(|| {
+                connectors.push((name.clone(), Vec::new()));
+                connectors.len() - 1
+            });
+        let groups = &mut connectors[at].1;
+        match groups
+            .iter_mut()
+            .find(|group| group.sights[0].at == sight.at)
+        {
+            Some(group) => group.sights.push(sight),
+            None => groups.push(Group {
+                sights: vec![sight],
+            }),
+        }
+    }
+    for (_, groups) in &mut connectors {
+        groups.sort_by_key(|group| group.sights[0].at);
+    }
+    connectors
+}
+
+/// How many records, and how fresh they are.
+fn facts(tx: &mut dyn Tx, now_ms: i64, sights: &[&Sight]) -> Result<Json> {
+    let (mut records, mut updated) = (0, None::<i64>);
+    for sight in sights {
+        let Some(collection) = &sight.collection else {
+            continue;
+        };
+        if sight.is_whole() {
+            records += collection.records;
+        } else {
+            let tests = Tests::of(sight, &[])?;
+            let reading = Reading {
+                collection,
+                tests: &tests,
+                order: Order::Asc,
+                version: i64::MAX,
+                past: false,
+            };
+            records += reading.count(tx)?;
+        }
+        updated = updated.max(collection.updated_ms);
+    }
+    let stream = sights[0].stream();
+    let age_s = updated.map(|at| (now_ms - at) / 1000);
+    let late = |max: u64| age_s.is_some_and(|age| u64::try_from(age).is_ok_and(|age| age > max));
+    let status = match (records, stream.max_staleness_s) {
+        (0, _) => "unknown",
+        (_, Some(max)) if late(max) => "stale",
+        _ => "current",
+    };
+    let mut freshness = json!({"status": status});
+    if let Some(at) = updated {
+        freshness["captured_at"] = json!(moment(at));
+    }
+    Ok(json!({
+        "record_count": records,
+        "last_updated": updated.map(moment),
+        "freshness": freshness,
+    }))
+}
+
+fn connections(sights: &[&Sight]) -> Json {
+    let mut all = Vec::new();
+    for sight in sights {
+        let mut one = json!({"connection_id": sight.connection.id});
+        if let Some(name) = &sight.connection.display_name {
+            one["display_name"] = json!(name);
+        }
+        all.push(one);
+    }
+    all.into()
+}
+
+/// A stream in full.
+fn metadata(tx: &mut dyn Tx, now_ms: i64, group: &Group<'_>, siblings: &[Sight]) -> Result<Json> {
+    let sight = group.sights[0];
+    let stream = sight.stream();
+    let mut schema = stream.body["schema"].clone();
+    if sight.fields.is_some() {
+        if let Some(properties) = schema["properties"].as_object_mut() {
+            properties.retain(|name, _| sight.shows(name));
+        }
+        if let Some(required) = schema["required"].as_array_mut() {
+            required.retain(|name| name.as_str().is_some_and(|name| sight.shows(name)));
+        }
+    }
+    let mut told = json!({
+        "object": "stream_metadata",
+        "name": stream.name,
+        "connector_key": sight.connection.connector,
+        "schema": schema,
+        "primary_key": stream.primary_key,
+        "cursor_field": stream.cursor_field,
+        "consent_time_field": stream.consent_time_field,
+        "selection": stream.body.get("selection"),
+        "semantics": if stream.append_only { "append_only" } else { "mutable_state" },
+        "query": narrowed(stream, sight),
+        "views": stream.views.iter().map(|view| json!({
+            "id": view.id,
+            "fields": view.fields.iter().filter(|name| sight.shows(name)).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "relationships": stream.body.get("relationships"),
+    });
+    let facts = facts(tx, now_ms, &group.sights)?;
+    for name in ["record_count", "last_updated", "freshness"] {
+        told[name] = facts[name].clone();
+    }
+    let mut fields = Map::new();
+    for field in stream
+        .fields
+        .iter()
+        .filter(|field| sight.shows(&field.name))
+    {
+        fields.insert(field.name.clone(), capability(stream, field, &group.sights));
+    }
+    told["field_capabilities"] = fields.into();
+    told["expand_capabilities"] = expansions(sight, siblings);
+    told["granted_connections"] = connections(&group.sights);
+    Ok(told)
+}
+
+/// What may be asked, without what may not be seen.
+fn narrowed(stream: &Stream, sight: &Sight) -> Json {
+    let mut query = stream
+        .body
+        .get("query")
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    if sight.fields.is_none() {
+        return query;
+    }
+    if let Some(ranges) = query["range_filters"].as_object_mut() {
+        ranges.retain(|name, _| sight.shows(name));
+    }
+    for part in ["search", "aggregations"] {
+        let Some(lists) = query.get_mut(part).and_then(Json::as_object_mut) else {
+            continue;
+        };
+        for list in lists.values_mut().filter_map(Json::as_array_mut) {
+            list.retain(|name| name.as_str().is_some_and(|name| sight.shows(name)));
+        }
+    }
+    query
+}
+
+/// Whether something that was declared can be asked already.
+fn flag(declared: bool, ready: bool) -> Json {
+    match (declared, ready) {
+        (true, false) => json!({"declared": true, "usable": false, "reason": "index_building"}),
+        _ => json!({"declared": declared, "usable": declared}),
+    }
+}
+
+fn is_indexed(sights: &[&Sight], field: &str) -> bool {
+    let known = sights.iter().filter_map(|sight| sight.collection.as_ref());
+    let key = |sight: &&Sight| sight.stream().primary_key == [field.to_owned()];
+    sights.iter().all(|sight| key(&sight))
+        || known
+            .into_iter()
+            .all(|collection| collection.shape.fact(field).is_some())
+}
+
+fn capability(stream: &Stream, field: &Field, sights: &[&Sight]) -> Json {
+    let query = &stream.query;
+    let ready = is_indexed(sights, &field.name);
+    let searched = query.search.lexical_fields.contains(&field.name);
+    let searchable = sights
+        .iter()
+        .filter_map(|sight| sight.collection.as_ref())
+        .all(|collection| collection.shape.lexical(&field.name).is_some());
+    let bounds = query.range_filters.get(&field.name);
+    let mut range = flag(bounds.is_some(), ready);
+    if let Some(bounds) = bounds {
+        range["operators"] = bounds.iter().map(|bound| bound.name()).collect();
+    }
+    let mut told = json!({
+        "schema": field.schema,
+        "granted": true,
+        "type": field.type_name,
+    });
+    if let Some(role) = &field.role {
+        told["role"] = json!(role);
+    }
+    told["exact_filter"] = flag(field.kind.is_some(), ready);
+    told["range_filter"] = range;
+    told["lexical_search"] = flag(searched, searchable);
+    // Search by meaning is not offered here: declared is not usable.
+    let semantic = query.search.semantic_fields.contains(&field.name);
+    told["semantic_search"] = json!({"declared": semantic, "usable": false});
+    let mut aggregation = Map::new();
+    for (kind, fields) in query.aggregations.each() {
+        aggregation.insert(kind.to_owned(), flag(fields.contains(&field.name), ready));
+    }
+    told["aggregation"] = aggregation.into();
+    told
+}
+
+fn expansions(sight: &Sight, siblings: &[Sight]) -> Json {
+    let stream = sight.stream();
+    let mut all = Vec::new();
+    for expand in &stream.query.expand {
+        let Some(relation) = stream.relationship(&expand.name) else {
+            continue;
+        };
+        let child = siblings.iter().find(|other| {
+            other.connection.id == sight.connection.id && other.stream().name == relation.stream
+        });
+        let usable = child.is_some_and(|child| child.shows(&relation.foreign_key));
+        let mut told = json!({
+            "name": expand.name, "relation": expand.name, "stream": relation.stream, "target_stream": relation.stream,
+            "cardinality": relation.cardinality.name(), "granted": child.is_some(), "usable": usable,
+            "child_parent_key_field": relation.foreign_key, "foreign_key": relation.foreign_key,
+            "default_limit": expand.default_limit, "max_limit": expand.max_limit,
+        });
+        if !usable {
+            let reason = if child.is_some() {
+                "field_not_granted"
+            } else {
+                "related_stream_not_granted"
+            };
+            told["reason"] = json!(reason);
+        }
+        all.push(told);
+    }
+    all.into()
+}
+
+/// A connector in few words.
+fn compact(
+    tx: &mut dyn Tx,
+    connector: &str,
+    groups: &[Group<'_>],
+    siblings: &[Sight],
+) -> Result<Json> {
+    // What most streams have in common is said once.
+    let sets: Vec<Json> = groups
+        .iter()
+        .map(|group| connections(&group.sights))
+        .collect();
+    let usual = sets
+        .iter()
+        .max_by_key(|set| sets.iter().filter(|other| other == set).count());
+    let usual = usual.cloned().unwrap_or_default();
+    let first = groups[0].sights[0];
+    let mut streams = Vec::new();
+    for (group, set) in groups.iter().zip(&sets) {
+        let sight = group.sights[0];
+        let stream = sight.stream();
+        let facts = facts(tx, 0, &group.sights)?;
+        let mut told = json!({
+            "name": stream.name,
+            "record_count": facts["record_count"],
+            "granted": true,
+            "primary_key": stream.primary_key,
+        });
+        if let Some(field) = &stream.cursor_field {
+            told["cursor_field"] = json!(field);
+        }
+        if group.sights.len() == 1 {
+            told["connection_id"] = json!(sight.connection.id);
+        }
+        let mut fields = Map::new();
+        for field in stream
+            .fields
+            .iter()
+            .filter(|field| sight.shows(&field.name))
+        {
+            fields.insert(
+                field.name.clone(),
+                flags(&capability(stream, field, &group.sights)).into(),
+            );
+        }
+        told["field_capabilities"] = fields.into();
+        let mut expand = expansions(sight, siblings);
+        for relation in expand.as_array_mut().into_iter().flatten() {
+            if let Some(relation) = relation.as_object_mut() {
+                relation.remove("child_parent_key_field");
+            }
+        }
+        if expand.as_array().is_some_and(|all| !all.is_empty()) {
+            told["expand_capabilities"] = expand;
+        }
+        if *set != usual {
+            told["granted_connections"] = set.clone();
+        }
+        streams.push(told);
+    }
+    Ok(json!({
+        "object": "connector", "connector_id": connector, "connector_key": connector,
+        "connector_display_name": first.declaration.display_name,
+        "source": source(first),
+        "granted_connections": usual,
+        "stream_count": groups.len(),
+        "streams": streams,
+    }))
+}
+
+/// What a field can do, in a word.
+fn flags(capability: &Json) -> String {
+    let mut all: Vec<String> = Vec::new();
+    let plain = |text: &str| text.replace(|c: char| ";,[]{}".contains(c) || c.is_whitespace(), "_");
+    if let Some(name) = capability["type"].as_str() {
+        all.push(format!("t={}", plain(name)));
+    }
+    if let Some(role) = capability["role"].as_str() {
+        all.push(format!("role={}", plain(role)));
+    }
+    let mut one = |flag: &str, of: &Json, usable: String| {
+        if of["usable"] == true {
+            all.push(usable);
+        } else if of["declared"] == true {
+            let reason = of["reason"].as_str().unwrap_or("not_offered");
+            all.push(format!("{flag}=unusable:{reason}"));
+        }
+    };
+    one("eq", &capability["exact_filter"], "eq".to_owned());
+    let range = &capability["range_filter"];
+    let operators: Vec<&str> = range["operators"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_str)
+        .collect();
+    one("r", range, format!("r={}", operators.join("|")));
+    one("lex", &capability["lexical_search"], "lex".to_owned());
+    one("sem", &capability["semantic_search"], "sem".to_owned());
+    let kinds = [
+        "count_distinct",
+        "group_by",
+        "group_by_time",
+        "sum",
+        "min",
+        "max",
+    ];
+    let of = &capability["aggregation"];
+    let usable: Vec<&str> = kinds
+        .into_iter()
+        .filter(|kind| of[*kind]["usable"] == true)
+        .collect();
+    if !usable.is_empty() {
+        all.push(format!("a={}", usable.join("|")));
+    }
+    if all.is_empty() {
+        return "declared".to_owned();
+    }
+    all.join(",")
+}

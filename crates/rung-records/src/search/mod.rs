@@ -1,0 +1,161 @@
+//! Finding records by the words in them.
+
+mod find;
+mod postings;
+pub(crate) mod words;
+
+use std::collections::HashMap;
+
+use crate::Result;
+use crate::scope::Collection;
+use crate::store::{Insert, Tx, Value, params};
+use crate::write::NEVER;
+pub(crate) use find::encoded;
+pub use find::{Found, SearchQuery};
+use postings::{Block, step};
+pub(crate) use postings::{Posting, words as words_in};
+
+/// An index of words that is written with the records it finds, in one transaction.
+pub(crate) trait LexicalIndex {
+    /// Takes in the words of a field.
+    fn add(&mut self, field: i64, version: i64, text: &str);
+
+    /// Writes what was taken in.
+    fn flush(&mut self, tx: &mut dyn Tx) -> Result<()>;
+
+    /// Where a word occurs in a field, in the order of versions.
+    fn find(&self, tx: &mut dyn Tx, field: i64, word: &str) -> Result<Vec<Posting>>;
+}
+
+/// Blocks of postings in the same store as the records.
+pub(crate) struct Postings {
+    subject: i64,
+    collection: i64,
+    /// By field: the words, and where they occur.
+    added: HashMap<i64, HashMap<Box<str>, Vec<Posting>>>,
+    /// Words of the text at hand, and how often they occur.
+    counts: HashMap<Box<str>, u32>,
+}
+
+const BLOCKS: Insert = Insert {
+    into: "INSERT INTO posting (subject, collection, field, term, first, docs)",
+    width: 6,
+    conflict: "ON CONFLICT (subject, collection, field, term, first) DO UPDATE SET docs = excluded.docs",
+};
+
+/// Words whose blocks are looked up at once.
+const TERMS: usize = 200;
+
+impl Postings {
+    pub(crate) fn new(collection: &Collection) -> Self {
+        Self {
+            subject: collection.subject,
+            collection: collection.no,
+            added: HashMap::new(),
+            counts: HashMap::new(),
+        }
+    }
+}
+
+impl LexicalIndex for Postings {
+    fn add(&mut self, field: i64, version: i64, text: &str) {
+        let mut length = 0;
+        let counts = &mut self.counts;
+        words::each(text, |word, _| {
+            length += 1;
+            match counts.get_mut(word) {
+                Some(times) => *times += 1,
+                None => {
+                    counts.insert(word.into(), 1);
+                }
+            }
+        });
+        let length = step(length);
+        let terms = self.added.entry(field).or_default();
+        for (word, times) in counts.drain() {
+            let posting = Posting {
+                version,
+                times,
+                length,
+            };
+            terms.entry(word).or_default().push(posting);
+        }
+    }
+
+    fn flush(&mut self, tx: &mut dyn Tx) -> Result<()> {
+        let mut sql = "SELECT term, docs FROM posting
+            WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND first = 9223372036854775807 AND term IN (?4"
+            .to_owned();
+        for at in 1..TERMS {
+            sql.push_str(&format!(", ?{}", at + 4));
+        }
+        sql.push(')');
+        for (field, terms) in std::mem::take(&mut self.added) {
+            // In the order in which they lie: neighbours are read and written together.
+            let mut terms: Vec<(Box<str>, Vec<Posting>)> = terms.into_iter().collect();
+            terms.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            for some in terms.chunks(TERMS) {
+                let last = some.last().map_or("", |(term, _)| term);
+                let names = some
+                    .iter()
+                    .map(|(term, _)| term.as_ref())
+                    .chain(std::iter::repeat(last));
+                let mut params = vec![
+                    Value::Int(self.subject),
+                    Value::Int(self.collection),
+                    Value::Int(field),
+                ];
+                params.extend(names.take(TERMS).map(Value::Text));
+                let mut open: HashMap<String, Block> = HashMap::with_capacity(some.len());
+                tx.query(&sql, &params, &mut |row| {
+                    open.insert(row.text(0)?.to_owned(), Block::read(row.bytes(1)?)?);
+                    Ok(true)
+                })?;
+                let mut written: Vec<(&str, i64, Vec<u8>)> = Vec::with_capacity(some.len());
+                for (term, postings) in some {
+                    let mut block = open.remove(term.as_ref()).unwrap_or_default();
+                    for posting in postings {
+                        if block.is_full() {
+                            let mut bytes = Vec::new();
+                            block.write(&mut bytes);
+                            written.push((term, block.first, bytes));
+                            block = Block::default();
+                        }
+                        block.push(*posting);
+                    }
+                    let mut bytes = Vec::new();
+                    block.write(&mut bytes);
+                    written.push((term, NEVER, bytes));
+                }
+                let values: Vec<Value<'_>> = written
+                    .iter()
+                    .flat_map(|(term, first, docs)| {
+                        [
+                            Value::Int(self.subject),
+                            Value::Int(self.collection),
+                            Value::Int(field),
+                            Value::Text(term),
+                            Value::Int(*first),
+                            Value::Bytes(docs),
+                        ]
+                    })
+                    .collect();
+                tx.insert(BLOCKS, &values)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, tx: &mut dyn Tx, field: i64, word: &str) -> Result<Vec<Posting>> {
+        let mut found = Vec::new();
+        tx.query(
+            "SELECT docs FROM posting WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND term = ?4 ORDER BY first",
+            params![self.subject, self.collection, field, word],
+            &mut |row| {
+                Block::read(row.bytes(0)?)?.postings(&mut found)?;
+                Ok(true)
+            },
+        )?;
+        Ok(found)
+    }
+}

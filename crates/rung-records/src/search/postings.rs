@@ -1,0 +1,178 @@
+//! In which versions a word occurs: blocks of numbers that only grow at their end.
+
+use crate::{Error, Result};
+
+/// Bytes of a block from which on it is closed. Small enough to lie in its row, and not beside it.
+const FULL_BYTES: usize = 1_200;
+
+/// An occurrence: in which version, how often, and in how long a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Posting {
+    /// The version.
+    pub version: i64,
+    /// How often.
+    pub times: u32,
+    /// How many words the text has, in steps.
+    pub length: u8,
+}
+
+/// The length of a text in steps that grow with it.
+pub fn step(words: usize) -> u8 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    let step = (8.0 * ((words + 1) as f32).log2()) as u8;
+    step
+}
+
+/// About how many words a step stands for.
+pub fn words(step: u8) -> f32 {
+    (f32::from(step) / 8.0).exp2() - 1.0
+}
+
+/// A block that is being filled.
+#[derive(Debug, Clone, Default)]
+pub struct Block {
+    /// The first version in it.
+    pub first: i64,
+    last: i64,
+    body: Vec<u8>,
+}
+
+impl Block {
+    /// A block as it was stored.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        let mut at = bytes;
+        let first = number(&mut at)?;
+        let last = first.wrapping_add(number(&mut at)?);
+        Ok(Self {
+            first,
+            last,
+            body: at.to_vec(),
+        })
+    }
+
+    /// As it is stored.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        push(out, self.first);
+        push(out, self.last.wrapping_sub(self.first));
+        out.extend_from_slice(&self.body);
+    }
+
+    /// Adds an occurrence, later than all that are there.
+    pub fn push(&mut self, posting: Posting) {
+        if self.body.is_empty() {
+            self.first = posting.version;
+            self.last = posting.version;
+        }
+        push(&mut self.body, posting.version - self.last);
+        push(&mut self.body, i64::from(posting.times));
+        self.body.push(posting.length);
+        self.last = posting.version;
+    }
+
+    /// Whether another one should be begun.
+    pub fn is_full(&self) -> bool {
+        self.body.len() >= FULL_BYTES
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// Everything in it, added to `out`.
+    pub fn postings(&self, out: &mut Vec<Posting>) -> Result<()> {
+        let mut at = self.body.as_slice();
+        let mut version = self.first;
+        while !at.is_empty() {
+            version = version.wrapping_add(number(&mut at)?);
+            let times = u32::try_from(number(&mut at)?).unwrap_or(u32::MAX);
+            let (length, rest) = at.split_first().ok_or_else(torn)?;
+            at = rest;
+            out.push(Posting {
+                version,
+                times,
+                length: *length,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn torn() -> Error {
+    Error::Broken("a block of words is torn".to_owned())
+}
+
+/// Seven bits at a time, the low ones first.
+fn push(out: &mut Vec<u8>, number: i64) {
+    let mut rest = number.cast_unsigned();
+    while rest >= 0x80 {
+        #[allow(clippy::cast_possible_truncation)]
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    #[allow(clippy::cast_possible_truncation)]
+    out.push(rest as u8);
+}
+
+fn number(at: &mut &[u8]) -> Result<i64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = at.split_first().ok_or_else(torn)?;
+        *at = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number.cast_signed());
+        }
+    }
+    Err(torn())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_put_in_comes_out(gaps in prop::collection::vec((1i64..1_000_000_000, 1u32..100_000, 0u8..=255), 0..200)) {
+            let mut block = Block::default();
+            let mut version = 0;
+            let mut all = Vec::new();
+            for (gap, times, length) in gaps {
+                version += gap;
+                let posting = Posting { version, times, length };
+                block.push(posting);
+                all.push(posting);
+                let mut bytes = Vec::new();
+                block.write(&mut bytes);
+                block = Block::read(&bytes).unwrap();
+            }
+            let mut out = Vec::new();
+            block.postings(&mut out).unwrap();
+            prop_assert_eq!(out, all);
+        }
+
+        #[test]
+        fn junk_is_told(bytes: Vec<u8>) {
+            if let Ok(block) = Block::read(&bytes) {
+                let _ = block.postings(&mut Vec::new());
+            }
+        }
+    }
+
+    #[test]
+    fn steps_grow_with_lengths() {
+        assert!((0..5_000).all(|words| step(words) <= step(words + 1)));
+        for length in [1usize, 20, 300, 50_000] {
+            let about = words(step(length));
+            assert!(
+                (about / length as f32 - 1.0).abs() < 0.6,
+                "{length} {about}"
+            );
+        }
+    }
+}

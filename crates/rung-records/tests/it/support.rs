@@ -1,0 +1,223 @@
+//! Stores to test on, and a source to fill them from.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rung_auth::{Access, Permit};
+use rung_records::grant::Selection;
+use rung_records::store::{Postgres, PostgresOptions, Sqlite};
+use rung_records::{Bearer, Choice, GrantRequest, Ingested, ListQuery, Options, Page, Records, Target};
+use serde_json::{Value, json};
+
+/// Records in a store of their own, and their owner.
+pub(crate) struct Fixture {
+    pub(crate) records: Records,
+    pub(crate) owner: Bearer,
+    pub(crate) dir: tempfile::TempDir,
+    /// The address of the database, where there is one.
+    pub(crate) database: Option<String>,
+    _cluster: Option<Cluster>,
+}
+
+/// A cluster that ends with the test it was started for.
+struct Cluster(tempfile::TempDir);
+
+fn script() -> String {
+    format!("{}/../../scripts/postgres", env!("CARGO_MANIFEST_DIR"))
+}
+
+impl Cluster {
+    fn start() -> (Self, String) {
+        let dir = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut std::fs::metadata(dir.path()).unwrap().permissions(), 0o755);
+        let out = Command::new(script()).arg("start").arg(dir.path()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        (Self(dir), String::from_utf8(out.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = Command::new(script()).arg("stop").arg(self.0.path()).status();
+    }
+}
+
+impl Fixture {
+    pub(crate) fn sqlite(options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(&dir.path().join("records.sqlite")).unwrap();
+        Self::new(Records::open(store, options).unwrap(), dir, None, None)
+    }
+
+    /// A database of its own in the cluster that the test run has, or in one of its own.
+    pub(crate) fn postgres(options: Options) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (cluster, address) = match std::env::var("RUNG_TEST_POSTGRES") {
+            Ok(address) => (None, address),
+            Err(_) => {
+                let (cluster, address) = Cluster::start();
+                (Some(cluster), address)
+            }
+        };
+        let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut client = postgres::Client::connect(&address, postgres::NoTls).unwrap();
+        client.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).unwrap();
+        client.batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        let address = address.replace("dbname=postgres", &format!("dbname={name}"));
+        let store = Postgres::open(PostgresOptions::new(&address)).unwrap();
+        let records = Records::open(store, options).unwrap();
+        Self::new(records, tempfile::tempdir().unwrap(), Some(address), cluster)
+    }
+
+    fn new(records: Records, dir: tempfile::TempDir, database: Option<String>, cluster: Option<Cluster>) -> Self {
+        let owner = records.local_owner(Permit::local_user(Access::Write)).unwrap();
+        Self {
+            records,
+            owner,
+            dir,
+            database,
+            _cluster: cluster,
+        }
+    }
+
+    /// With the source registered, and two connections of it.
+    pub(crate) fn filled(self) -> Self {
+        self.records.register(manifest()).unwrap();
+        for (id, name) in [("home", "Home"), ("work", "Work")] {
+            self.records.put_connection(&self.owner, id, "mail", Some(name)).unwrap();
+        }
+        self
+    }
+
+    pub(crate) fn ingest(&self, connection: &str, stream: &str, lines: &[Value]) -> Ingested {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        self.ingest_bytes(connection, stream, text.as_bytes())
+    }
+
+    pub(crate) fn ingest_bytes(&self, connection: &str, stream: &str, bytes: &[u8]) -> Ingested {
+        let mut ingest = self.records.ingest(&self.owner, &target(connection, stream)).unwrap();
+        // In odd pieces, as they may come.
+        for piece in bytes.chunks(70_001) {
+            ingest.push(piece).unwrap();
+        }
+        ingest.finish().unwrap()
+    }
+
+    /// One record.
+    pub(crate) fn put(&self, connection: &str, stream: &str, key: &str, data: Value) {
+        let done = self.ingest(connection, stream, &[json!({"key": key, "data": data})]);
+        assert_eq!(done.records_accepted, 1, "{:?}", done.rejections);
+    }
+
+    pub(crate) fn delete(&self, connection: &str, stream: &str, key: &str) {
+        let done = self.ingest(connection, stream, &[json!({"key": key, "op": "delete"})]);
+        assert_eq!(done.records_accepted, 1);
+    }
+
+    /// A client that may see this.
+    pub(crate) fn client(&self, selections: &[Selection], connections: &[&str]) -> Bearer {
+        let request = GrantRequest {
+            client: "agent".to_owned(),
+            source: "mail".to_owned(),
+            connections: connections.iter().map(|id| (*id).to_owned()).collect(),
+            selections: selections.to_vec(),
+            ..GrantRequest::default()
+        };
+        let (_, token) = self.records.issue(&self.owner, &request).unwrap();
+        self.records.admit(token.expose()).unwrap()
+    }
+
+    pub(crate) fn list(&self, bearer: &Bearer, query: &ListQuery) -> Page {
+        self.records.list(bearer, query).unwrap()
+    }
+}
+
+pub(crate) fn target(connection: &str, stream: &str) -> Target {
+    Target {
+        connector_id: "mail".to_owned(),
+        connection_id: Some(connection.to_owned()),
+        stream: stream.to_owned(),
+    }
+}
+
+pub(crate) fn choice(connection: &str) -> Choice {
+    Choice {
+        connection_id: Some(connection.to_owned()),
+        connector_id: None,
+    }
+}
+
+pub(crate) fn select(stream: &str, fields: &[&str]) -> Selection {
+    Selection {
+        stream: stream.to_owned(),
+        fields: fields.iter().map(|name| (*name).to_owned()).collect(),
+        ..Selection::default()
+    }
+}
+
+pub(crate) fn page(stream: &str, limit: usize) -> ListQuery {
+    ListQuery {
+        stream: stream.to_owned(),
+        limit,
+        ..ListQuery::default()
+    }
+}
+
+/// The ids on a page.
+pub(crate) fn ids(page: &Page) -> Vec<String> {
+    page.records.iter().map(|record| parsed(record)["id"].as_str().unwrap().to_owned()).collect()
+}
+
+pub(crate) fn parsed(raw: &serde_json::value::RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap()
+}
+
+/// Runs on both stores.
+pub(crate) fn each_store(test: impl Fn(Fixture)) {
+    each_store_with(Options::default, test);
+}
+
+pub(crate) fn each_store_with(options: impl Fn() -> Options, test: impl Fn(Fixture)) {
+    eprintln!("on sqlite");
+    test(Fixture::sqlite(options()).filled());
+    eprintln!("on postgres");
+    test(Fixture::postgres(options()).filled());
+}
+
+/// A source with everything that may be declared.
+pub(crate) fn manifest() -> Value {
+    json!({
+        "protocol_version": "0.1.0", "connector_id": "mail", "version": "1.0.0", "display_name": "Mail",
+        "manifest_uri": "https://registry.pdpp.dev/connectors/mail",
+        "streams": [
+            {
+                "name": "messages", "primary_key": ["id"], "cursor_field": "sent_at", "consent_time_field": "sent_at",
+                "semantics": "mutable_state", "selection": {"fields": true, "resources": true},
+                "schema": {"type": "object", "required": ["id"], "properties": {
+                    "id": {"type": "string"}, "thread_id": {"type": "string"}, "from": {"type": "string"},
+                    "subject": {"type": "string"}, "body": {"type": "string"}, "sent_at": {"type": "string", "format": "date-time"},
+                    "size": {"type": "integer"}, "price": {"type": "number"}, "unread": {"type": "boolean"},
+                    "secret": {"type": "string"}, "labels": {"type": "array"}, "blob_ref": {"type": "object"}}},
+                "views": [{"id": "short", "label": "Short", "fields": ["id", "subject", "secret"]}],
+                "query": {
+                    "range_filters": {"sent_at": ["gte", "gt", "lte", "lt"], "size": ["gte", "lt"], "price": ["gte", "gt", "lte", "lt"]},
+                    "search": {"lexical_fields": ["subject", "body", "secret"]},
+                    "aggregations": {"count": true, "sum": ["size", "price"], "min": ["size", "price", "sent_at"], "max": ["size", "price", "sent_at"],
+                        "count_distinct": ["from", "size"], "group_by": ["from", "unread", "size"], "group_by_time": ["sent_at"]}}
+            },
+            {
+                "name": "threads", "primary_key": ["id"],
+                "schema": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "title": {"type": "string"}}},
+                "relationships": [
+                    {"name": "messages", "stream": "messages", "foreign_key": "thread_id", "cardinality": "has_many"},
+                    {"name": "note", "stream": "notes", "foreign_key": "thread_id", "cardinality": "has_one"}],
+                "query": {"expand": [{"name": "messages", "default_limit": 2, "max_limit": 5}, {"name": "note"}], "aggregations": {"count": true}}
+            },
+            {
+                "name": "notes", "primary_key": ["book", "page"],
+                "schema": {"type": "object", "required": ["book", "page"], "properties": {"book": {"type": "string"}, "page": {"type": "integer"},
+                    "thread_id": {"type": "string"}, "text": {"type": "string"}}}
+            }
+        ]
+    })
+}
