@@ -1,5 +1,7 @@
 //! What can go wrong with somebody's records.
 
+use std::borrow::Cow;
+
 use rung_fault::{Code, Coded};
 use serde_json::Value;
 
@@ -60,7 +62,7 @@ pub enum Error {
         /// Under which of the contract's codes.
         code: Code,
         /// Which parameter.
-        param: &'static str,
+        param: Cow<'static, str>,
         /// In which way.
         message: String,
     },
@@ -148,10 +150,10 @@ pub enum Error {
 
 impl Error {
     /// A wrong request.
-    pub fn invalid(param: &'static str, message: impl Into<String>) -> Self {
+    pub fn invalid(param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::Invalid {
             code: Code::InvalidRequest,
-            param,
+            param: param.into(),
             message: message.into(),
         }
     }
@@ -160,17 +162,16 @@ impl Error {
     pub fn refused(code: Code, param: &'static str, message: impl Into<String>) -> Self {
         Self::Invalid {
             code,
-            param,
+            param: param.into(),
             message: message.into(),
         }
     }
 
     /// Which parameter is at fault.
-    pub fn param(&self) -> Option<&'static str> {
+    pub fn param(&self) -> Option<&str> {
         match self {
-            Self::Invalid { param, .. } | Self::FieldNotGranted { param, .. } => {
-                Some(param).filter(|param| !param.is_empty()).copied()
-            }
+            Self::Invalid { param, .. } => Some(param.as_ref()).filter(|param| !param.is_empty()),
+            Self::FieldNotGranted { param, .. } => Some(param),
             Self::StreamNotGranted(_) => Some("stream"),
             Self::ConnectionNotFound => Some("connection_id"),
             Self::InstanceNotFound | Self::InstanceClosed(_) => Some("connector_instance_id"),

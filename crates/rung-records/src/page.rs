@@ -72,8 +72,10 @@ pub struct ListQuery {
     pub limit: usize,
     /// Where to go on.
     pub cursor: Option<String>,
-    /// In which order.
-    pub order: Order,
+    /// In which order. By default the greatest comes first.
+    pub order: Option<Order>,
+    /// By which field, with a dash before it for the greatest first.
+    pub sort: Option<String>,
     /// Whether to count.
     pub count: Count,
     /// Whether to say from when until when all of them are.
@@ -444,7 +446,8 @@ impl Records {
                 query.view.as_deref(),
             )?;
             let expansions = self.expansions(tx, bearer, &sights, &query.expand)?;
-            let question = question(query);
+            let order = ordering(&sights, query)?;
+            let question = question(query, order);
             let authority = bearer.authority();
             let now = latest(tx, bearer.subject)?;
             let place: Option<Place> = match &query.cursor {
@@ -470,15 +473,14 @@ impl Records {
                 let reading = Reading {
                     collection,
                     tests: &tests,
-                    order: query.order,
+                    order,
                     version,
                     past: version < now,
                 };
                 let from = place.as_ref().zip(ord.as_deref()).map(|(place, ord)| From {
                     ord,
                     key: &place.k,
-                    including: query.order.of(sight.connection.id.cmp(&place.c))
-                        == Ordering::Greater,
+                    including: order.of(sight.connection.id.cmp(&place.c)) == Ordering::Greater,
                 });
                 let found = reading.rows(tx, from.as_ref(), query.limit + 1)?;
                 rows.extend(found.into_iter().map(|row| (at, row)));
@@ -497,7 +499,7 @@ impl Records {
                 )
             };
             if sights.len() > 1 {
-                rows.sort_by(|a, b| query.order.of(place_of(a).cmp(&place_of(b))));
+                rows.sort_by(|a, b| order.of(place_of(a).cmp(&place_of(b))));
             }
             let has_more = rows.len() > query.limit;
             rows.truncate(query.limit);
@@ -595,15 +597,42 @@ pub(crate) fn sole(tx: &mut dyn Tx, sights: &[Sight], key: &str) -> Result<(usiz
     })
 }
 
+/// The order that is meant: a stream has one field to be ordered by.
+fn ordering(sights: &[Sight], query: &ListQuery) -> Result<Order> {
+    let Some(sort) = &query.sort else {
+        return Ok(query.order.unwrap_or_default());
+    };
+    let (order, field) = match sort.strip_prefix('-') {
+        Some(field) => (Order::Desc, field),
+        None => (Order::Asc, sort.as_str()),
+    };
+    let refused = |why: String| Err(Error::refused(Code::InvalidSort, "sort", why));
+    for sight in sights {
+        let own = sight.stream().cursor_field.as_deref();
+        if own != Some(field) {
+            let own = own.map_or_else(|| "nothing but its key".to_owned(), str::to_owned);
+            return refused(format!(
+                "{} is ordered by {own}, not by {}",
+                query.stream,
+                rung_ladder::head(field, 100)
+            ));
+        }
+    }
+    if query.order.is_some_and(|asked| asked != order) {
+        return refused("sort and order say different things".to_owned());
+    }
+    Ok(order)
+}
+
 /// What was asked, in one spelling: a bookmark is good for the same question only.
-fn question(query: &ListQuery) -> String {
+fn question(query: &ListQuery, order: Order) -> String {
     let mut filters = query.filters.clone();
     filters.sort();
     let filters: Vec<Json> = filters
         .iter()
         .map(|one| json!([one.field, one.bound, one.value]))
         .collect();
-    let order = query.order == Order::Asc;
+    let order = order == Order::Asc;
     let choice = (&query.choice.connection_id, &query.choice.connector_id);
     json!(["list", query.stream, order, choice.0, choice.1, filters]).to_string()
 }

@@ -141,3 +141,10 @@ pub(crate) fn fresh_id(prefix: &str) -> Result<String> {
         .to_ascii_lowercase();
     Ok(format!("{prefix}_{text}"))
 }
+
+impl Records {
+    /// A name for a request that came without one.
+    pub fn request_id() -> String {
+        fresh_id("req").unwrap_or_else(|_| "req_unknown".to_owned())
+    }
+}

@@ -34,16 +34,30 @@ fn message(n: usize, sent_at: Option<&str>) -> Value {
 #[test]
 fn pages_are_in_order_and_what_has_no_time_comes_last() {
     each_store(|fixture| {
-        let times = [Some("2026-01-02T00:00:00Z"), None, Some("2026-01-01T23:30:00-02:00"), Some(""), Some("2025-06-01"), Some("2026-01-02T00:00:00Z")];
+        let times = [
+            Some("2026-01-02T00:00:00Z"),
+            None,
+            Some("2026-01-01T23:30:00-02:00"),
+            Some(""),
+            Some("2025-06-01"),
+            Some("2026-01-02T00:00:00Z"),
+        ];
         for (n, at) in times.iter().enumerate() {
             fixture.put("home", "messages", &format!("m{n}"), message(n, *at));
         }
         let up = ["m4", "m0", "m5", "m2", "m1", "m3"];
         for limit in 1..=7 {
-            let query = ListQuery { order: Order::Asc, ..page("messages", limit) };
+            let query = ListQuery {
+                order: Some(Order::Asc),
+                ..page("messages", limit)
+            };
             assert_eq!(all(&fixture, &fixture.owner, query), up, "limit {limit}");
             let down: Vec<&str> = up.iter().rev().copied().collect();
-            assert_eq!(all(&fixture, &fixture.owner, page("messages", limit)), down, "limit {limit}");
+            assert_eq!(
+                all(&fixture, &fixture.owner, page("messages", limit)),
+                down,
+                "limit {limit}"
+            );
         }
     });
 }
@@ -54,9 +68,20 @@ fn several_connections_make_one_page() {
         for n in 0..30 {
             let at = format!("2026-01-{:02}T00:00:00Z", 1 + n / 2);
             let connection = if n % 2 == 0 { "home" } else { "work" };
-            fixture.put(connection, "messages", &format!("m{}", n / 2), message(n / 2, Some(&at)));
+            fixture.put(
+                connection,
+                "messages",
+                &format!("m{}", n / 2),
+                message(n / 2, Some(&at)),
+            );
         }
-        let page_one = fixture.list(&fixture.owner, &ListQuery { count: Count::Exact, ..page("messages", 7) });
+        let page_one = fixture.list(
+            &fixture.owner,
+            &ListQuery {
+                count: Count::Exact,
+                ..page("messages", 7)
+            },
+        );
         assert_eq!(page_one.records.len(), 7);
         assert_eq!(page_one.count, Some(30));
         let mut seen = BTreeSet::new();
@@ -65,7 +90,10 @@ fn several_connections_make_one_page() {
             let page = fixture.list(&fixture.owner, &query);
             for record in &page.records {
                 let record = parsed(record);
-                let place = (record["id"].to_string(), record["connection_id"].to_string());
+                let place = (
+                    record["id"].to_string(),
+                    record["connection_id"].to_string(),
+                );
                 assert!(seen.insert(place), "{record} twice");
             }
             query.cursor = page.next_cursor;
@@ -83,7 +111,11 @@ fn filters_mean_what_they_say() {
         for n in 0..40 {
             let mut data = message(n, Some(&format!("2026-02-{:02}T12:00:00Z", 1 + n % 28)));
             data["price"] = json!(n as f64 / 4.0);
-            data["body"] = json!(if n == 7 { "x".repeat(40_000) } else { format!("body {n}") });
+            data["body"] = json!(if n == 7 {
+                "x".repeat(40_000)
+            } else {
+                format!("body {n}")
+            });
             fixture.put("home", "messages", &format!("m{n}"), data);
         }
         let filter = |field: &str, bound: Option<&str>, value: &str| Filter {
@@ -92,7 +124,11 @@ fn filters_mean_what_they_say() {
             value: value.to_owned(),
         };
         let count = |filters: Vec<Filter>| {
-            let query = ListQuery { filters, count: Count::Exact, ..page("messages", 3) };
+            let query = ListQuery {
+                filters,
+                count: Count::Exact,
+                ..page("messages", 3)
+            };
             let listed = all(&fixture, &fixture.owner, query.clone());
             let counted = fixture.list(&fixture.owner, &query).count.unwrap();
             assert_eq!(listed.len() as i64, counted, "{query:?}");
@@ -101,31 +137,86 @@ fn filters_mean_what_they_say() {
         assert_eq!(count(vec![filter("from", None, "p1")]), 13);
         assert_eq!(count(vec![filter("id", None, "m5")]), 1);
         assert_eq!(count(vec![filter("id", None, "nobody")]), 0);
-        assert_eq!(count(vec![filter("unread", None, "true"), filter("from", None, "p0")]), 7);
+        assert_eq!(
+            count(vec![
+                filter("unread", None, "true"),
+                filter("from", None, "p0")
+            ]),
+            7
+        );
         assert_eq!(count(vec![filter("size", Some("gte"), "30")]), 10);
-        assert_eq!(count(vec![filter("size", Some("gte"), "10"), filter("size", Some("lt"), "20.0")]), 10);
+        assert_eq!(
+            count(vec![
+                filter("size", Some("gte"), "10"),
+                filter("size", Some("lt"), "20.0")
+            ]),
+            10
+        );
         assert_eq!(count(vec![filter("price", Some("gt"), "5")]), 19);
         assert_eq!(count(vec![filter("price", Some("lte"), "5.00")]), 21);
         assert_eq!(count(vec![filter("price", None, "2.50")]), 1);
         assert_eq!(count(vec![filter("sent_at", Some("lt"), "2026-02-03")]), 4);
-        assert_eq!(count(vec![filter("sent_at", None, "2026-02-01T13:00:00+01:00")]), 2);
-        assert_eq!(count(vec![filter("sent_at", Some("gte"), "2026-02-27"), filter("from", None, "p2")]), 1);
+        assert_eq!(
+            count(vec![filter("sent_at", None, "2026-02-01T13:00:00+01:00")]),
+            2
+        );
+        assert_eq!(
+            count(vec![
+                filter("sent_at", Some("gte"), "2026-02-27"),
+                filter("from", None, "p2")
+            ]),
+            1
+        );
         assert_eq!(count(vec![filter("body", None, "body 3")]), 1);
         assert_eq!(count(vec![filter("body", None, &"x".repeat(40_000))]), 1);
-        for odd in ["' OR 1=1 --", "%", "$.a", "\\", "\"", "\u{0}", "'; DROP TABLE record; --"] {
+        for odd in [
+            "' OR 1=1 --",
+            "%",
+            "$.a",
+            "\\",
+            "\"",
+            "\u{0}",
+            "'; DROP TABLE record; --",
+        ] {
             assert_eq!(count(vec![filter("from", None, odd)]), 0);
         }
         let refused = |filters: Vec<Filter>| {
-            let query = ListQuery { filters, ..page("messages", 3) };
-            fixture.records.list(&fixture.owner, &query).unwrap_err().code()
+            let query = ListQuery {
+                filters,
+                ..page("messages", 3)
+            };
+            fixture
+                .records
+                .list(&fixture.owner, &query)
+                .unwrap_err()
+                .code()
         };
         assert_eq!(refused(vec![filter("nope", None, "1")]), Code::UnknownField);
-        assert_eq!(refused(vec![filter("labels", None, "1")]), Code::InvalidRequest);
-        assert_eq!(refused(vec![filter("from", Some("gte"), "1")]), Code::InvalidRequest);
-        assert_eq!(refused(vec![filter("size", Some("gt"), "1")]), Code::InvalidRequest, "not declared");
-        assert_eq!(refused(vec![filter("size", None, "1e999")]), Code::InvalidRequest);
-        assert_eq!(refused(vec![filter("sent_at", Some("gte"), "yesterday")]), Code::InvalidRequest);
-        assert_eq!(refused(vec![filter("from", None, "x"); 10_000]), Code::InvalidRequest);
+        assert_eq!(
+            refused(vec![filter("labels", None, "1")]),
+            Code::InvalidRequest
+        );
+        assert_eq!(
+            refused(vec![filter("from", Some("gte"), "1")]),
+            Code::InvalidRequest
+        );
+        assert_eq!(
+            refused(vec![filter("size", Some("gt"), "1")]),
+            Code::InvalidRequest,
+            "not declared"
+        );
+        assert_eq!(
+            refused(vec![filter("size", None, "1e999")]),
+            Code::InvalidRequest
+        );
+        assert_eq!(
+            refused(vec![filter("sent_at", Some("gte"), "yesterday")]),
+            Code::InvalidRequest
+        );
+        assert_eq!(
+            refused(vec![filter("from", None, "x"); 10_000]),
+            Code::InvalidRequest
+        );
     });
 }
 
@@ -133,22 +224,57 @@ fn filters_mean_what_they_say() {
 fn a_cursor_is_good_for_its_own_question_only() {
     each_store(|fixture| {
         for n in 0..9 {
-            fixture.put("home", "messages", &format!("m{n}"), message(n, Some("2026-01-01")));
+            fixture.put(
+                "home",
+                "messages",
+                &format!("m{n}"),
+                message(n, Some("2026-01-01")),
+            );
         }
-        let cursor = fixture.list(&fixture.owner, &page("messages", 2)).next_cursor.unwrap();
+        let cursor = fixture
+            .list(&fixture.owner, &page("messages", 2))
+            .next_cursor
+            .unwrap();
         let asked = |bearer: &Bearer, query: ListQuery| {
-            fixture.records.list(bearer, &query).map(drop).map_err(|error| error.code())
+            fixture
+                .records
+                .list(bearer, &query)
+                .map(drop)
+                .map_err(|error| error.code())
         };
-        let query = ListQuery { cursor: Some(cursor.clone()), ..page("messages", 5) };
-        assert_eq!(asked(&fixture.owner, query.clone()), Ok(()), "more at once is the same question");
-        let up = ListQuery { order: Order::Asc, ..query.clone() };
+        let query = ListQuery {
+            cursor: Some(cursor.clone()),
+            ..page("messages", 5)
+        };
+        assert_eq!(
+            asked(&fixture.owner, query.clone()),
+            Ok(()),
+            "more at once is the same question"
+        );
+        let up = ListQuery {
+            order: Some(Order::Asc),
+            ..query.clone()
+        };
         assert_eq!(asked(&fixture.owner, up), Err(Code::InvalidCursor));
-        let narrowed = ListQuery { choice: choice("home"), ..query.clone() };
+        let narrowed = ListQuery {
+            choice: choice("home"),
+            ..query.clone()
+        };
         assert_eq!(asked(&fixture.owner, narrowed), Err(Code::InvalidCursor));
         let client = fixture.client(&[select("messages", &[])], &[]);
         assert_eq!(asked(&client, query.clone()), Err(Code::InvalidCursor));
-        for forged in ["", "x", "AAAA", &cursor[1..], &format!("{cursor}A"), "\u{1F980}"] {
-            let forged = ListQuery { cursor: Some(forged.to_owned()), ..query.clone() };
+        for forged in [
+            "",
+            "x",
+            "AAAA",
+            &cursor[1..],
+            &format!("{cursor}A"),
+            "\u{1F980}",
+        ] {
+            let forged = ListQuery {
+                cursor: Some(forged.to_owned()),
+                ..query.clone()
+            };
             assert_eq!(asked(&fixture.owner, forged), Err(Code::InvalidCursor));
         }
     });
@@ -165,13 +291,23 @@ fn related_records_are_read_along() {
             fixture.put("home", "messages", &format!("m{n}"), data);
         }
         // What belongs to a record lies in the same connection.
-        fixture.put("work", "messages", "m9", json!({"id": "m9", "thread_id": "t1"}));
+        fixture.put(
+            "work",
+            "messages",
+            "m9",
+            json!({"id": "m9", "thread_id": "t1"}),
+        );
         fixture.ingest("home", "notes", &[json!({"key": ["a", "1"], "data": {"book": "a", "page": 1, "thread_id": "t1", "text": "hi"}})]);
         let mut query = page("threads", 10);
         query.choice = choice("home");
-        query.order = Order::Asc;
+        query.order = Some(Order::Asc);
         query.expand.names = vec!["messages".to_owned(), "note".to_owned()];
-        let found: Vec<Value> = fixture.list(&fixture.owner, &query).records.iter().map(|raw| parsed(raw)).collect();
+        let found: Vec<Value> = fixture
+            .list(&fixture.owner, &query)
+            .records
+            .iter()
+            .map(|raw| parsed(raw))
+            .collect();
         let messages = &found[0]["expanded"]["messages"];
         assert_eq!(messages["data"][0]["id"], "m3");
         assert_eq!(messages["data"].as_array().unwrap().len(), 2);
@@ -182,14 +318,36 @@ fn related_records_are_read_along() {
         let refused = |change: &dyn Fn(&mut ListQuery)| {
             let mut query = query.clone();
             change(&mut query);
-            fixture.records.list(&fixture.owner, &query).unwrap_err().code()
+            fixture
+                .records
+                .list(&fixture.owner, &query)
+                .unwrap_err()
+                .code()
         };
-        assert_eq!(refused(&|query| query.expand.names = vec!["nope".into()]), Code::InvalidExpand);
-        assert_eq!(refused(&|query| query.expand.names = vec!["messages.thread".into()]), Code::InvalidExpand);
-        assert_eq!(refused(&|query| query.expand.limits = vec![("messages".into(), 6)]), Code::InvalidExpand);
-        assert_eq!(refused(&|query| query.expand.limits = vec![("messages".into(), 0)]), Code::InvalidExpand);
-        assert_eq!(refused(&|query| query.expand.limits = vec![("note".into(), 1)]), Code::InvalidExpand);
-        assert_eq!(refused(&|query| query.expand.limits = vec![("other".into(), 1)]), Code::InvalidExpand);
+        assert_eq!(
+            refused(&|query| query.expand.names = vec!["nope".into()]),
+            Code::InvalidExpand
+        );
+        assert_eq!(
+            refused(&|query| query.expand.names = vec!["messages.thread".into()]),
+            Code::InvalidExpand
+        );
+        assert_eq!(
+            refused(&|query| query.expand.limits = vec![("messages".into(), 6)]),
+            Code::InvalidExpand
+        );
+        assert_eq!(
+            refused(&|query| query.expand.limits = vec![("messages".into(), 0)]),
+            Code::InvalidExpand
+        );
+        assert_eq!(
+            refused(&|query| query.expand.limits = vec![("note".into(), 1)]),
+            Code::InvalidExpand
+        );
+        assert_eq!(
+            refused(&|query| query.expand.limits = vec![("other".into(), 1)]),
+            Code::InvalidExpand
+        );
     });
 }
 
@@ -214,24 +372,53 @@ fn pages_of_one_moment_have_no_gap_and_no_duplicate_whatever_is_written_meanwhil
             Step::Put(key, day) => {
                 // The eleventh day is none: what has no time moves to the end.
                 let at = (*day < 11).then(|| format!("2026-01-{:02}T00:00:00Z", day + 1));
-                fixture.put("home", "messages", &format!("m{key}"), message(*key, at.as_deref()));
+                fixture.put(
+                    "home",
+                    "messages",
+                    &format!("m{key}"),
+                    message(*key, at.as_deref()),
+                );
             }
             Step::Delete(key) => fixture.delete("home", "messages", &format!("m{key}")),
         };
-        let cases = if std::env::var_os("PROPTEST_CASES").is_some() { 60 } else { 12 };
-        let mut runner = TestRunner::new(Config { cases, ..Config::default() });
-        let plan = (prop::collection::vec(step(), 5..30), prop::collection::vec(step(), 1..20), 1usize..6, any::<bool>(), any::<bool>());
+        let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
+            60
+        } else {
+            12
+        };
+        let mut runner = TestRunner::new(Config {
+            cases,
+            ..Config::default()
+        });
+        let plan = (
+            prop::collection::vec(step(), 5..30),
+            prop::collection::vec(step(), 1..20),
+            1usize..6,
+            any::<bool>(),
+            any::<bool>(),
+        );
         let checked = runner.run(&plan, |(before, meanwhile, limit, up, filtered)| {
             for step in &before {
                 apply(step);
             }
             let mut query = page("messages", limit);
-            query.order = if up { Order::Asc } else { Order::Desc };
+            query.order = Some(if up { Order::Asc } else { Order::Desc });
             query.choice = Choice::default();
             if filtered {
-                query.filters = vec![Filter { field: "from".into(), bound: None, value: "p1".into() }];
+                query.filters = vec![Filter {
+                    field: "from".into(),
+                    bound: None,
+                    value: "p1".into(),
+                }];
             }
-            let expected = all(&fixture, &fixture.owner, ListQuery { limit: 100, ..query.clone() });
+            let expected = all(
+                &fixture,
+                &fixture.owner,
+                ListQuery {
+                    limit: 100,
+                    ..query.clone()
+                },
+            );
             let mut found = Vec::new();
             let mut meanwhile = meanwhile.iter();
             loop {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rung_auth::{Access, Permit};
 use rung_records::grant::Selection;
 use rung_records::store::{Postgres, PostgresOptions, Sqlite};
-use rung_records::{Bearer, Choice, GrantRequest, Ingested, ListQuery, Options, Page, Records, Target};
+use rung_records::{
+    Bearer, Choice, GrantRequest, Ingested, ListQuery, Options, Page, Records, Target,
+};
 use serde_json::{Value, json};
 
 /// Records in a store of their own, and their owner.
@@ -29,16 +31,33 @@ fn script() -> String {
 impl Cluster {
     fn start() -> (Self, String) {
         let dir = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut std::fs::metadata(dir.path()).unwrap().permissions(), 0o755);
-        let out = Command::new(script()).arg("start").arg(dir.path()).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        (Self(dir), String::from_utf8(out.stdout).unwrap().trim().to_owned())
+        std::os::unix::fs::PermissionsExt::set_mode(
+            &mut std::fs::metadata(dir.path()).unwrap().permissions(),
+            0o755,
+        );
+        let out = Command::new(script())
+            .arg("start")
+            .arg(dir.path())
+            .output()
+            .unwrap();
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        (
+            Self(dir),
+            String::from_utf8(out.stdout).unwrap().trim().to_owned(),
+        )
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _ = Command::new(script()).arg("stop").arg(self.0.path()).status();
+        let _ = Command::new(script())
+            .arg("stop")
+            .arg(self.0.path())
+            .status();
     }
 }
 
@@ -59,18 +78,38 @@ impl Fixture {
                 (Some(cluster), address)
             }
         };
-        let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "t{}_{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let mut client = postgres::Client::connect(&address, postgres::NoTls).unwrap();
-        client.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).unwrap();
-        client.batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        client
+            .batch_execute(&format!("DROP DATABASE IF EXISTS {name}"))
+            .unwrap();
+        client
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .unwrap();
         let address = address.replace("dbname=postgres", &format!("dbname={name}"));
         let store = Postgres::open(PostgresOptions::new(&address)).unwrap();
         let records = Records::open(store, options).unwrap();
-        Self::new(records, tempfile::tempdir().unwrap(), Some(address), cluster)
+        Self::new(
+            records,
+            tempfile::tempdir().unwrap(),
+            Some(address),
+            cluster,
+        )
     }
 
-    fn new(records: Records, dir: tempfile::TempDir, database: Option<String>, cluster: Option<Cluster>) -> Self {
-        let owner = records.local_owner(Permit::local_user(Access::Write)).unwrap();
+    fn new(
+        records: Records,
+        dir: tempfile::TempDir,
+        database: Option<String>,
+        cluster: Option<Cluster>,
+    ) -> Self {
+        let owner = records
+            .local_owner(Permit::local_user(Access::Write))
+            .unwrap();
         Self {
             records,
             owner,
@@ -84,7 +123,9 @@ impl Fixture {
     pub(crate) fn filled(self) -> Self {
         self.records.register(manifest()).unwrap();
         for (id, name) in [("home", "Home"), ("work", "Work")] {
-            self.records.put_connection(&self.owner, id, "mail", Some(name)).unwrap();
+            self.records
+                .put_connection(&self.owner, id, "mail", Some(name))
+                .unwrap();
         }
         self
     }
@@ -95,7 +136,10 @@ impl Fixture {
     }
 
     pub(crate) fn ingest_bytes(&self, connection: &str, stream: &str, bytes: &[u8]) -> Ingested {
-        let mut ingest = self.records.ingest(&self.owner, &target(connection, stream)).unwrap();
+        let mut ingest = self
+            .records
+            .ingest(&self.owner, &target(connection, stream))
+            .unwrap();
         // In odd pieces, as they may come.
         for piece in bytes.chunks(70_001) {
             ingest.push(piece).unwrap();
@@ -165,7 +209,10 @@ pub(crate) fn page(stream: &str, limit: usize) -> ListQuery {
 
 /// The ids on a page.
 pub(crate) fn ids(page: &Page) -> Vec<String> {
-    page.records.iter().map(|record| parsed(record)["id"].as_str().unwrap().to_owned()).collect()
+    page.records
+        .iter()
+        .map(|record| parsed(record)["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 pub(crate) fn parsed(raw: &serde_json::value::RawValue) -> Value {
