@@ -93,6 +93,14 @@ impl Store {
         Ok(store)
     }
 
+    /// Copies everything as it is at one moment into another folder.
+    pub fn copy_to(&self, folder: &Path) -> Result<()> {
+        let to = folder.join("data.mdb");
+        self.env
+            .copy_to_path(&to, heed::CompactionOption::Enabled)?;
+        Ok(())
+    }
+
     /// A number that grows with every write, by whatever process.
     pub(crate) fn version(&self) -> usize {
         self.env.info().last_txn_id

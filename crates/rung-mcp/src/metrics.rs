@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -159,11 +159,13 @@ impl Metrics {
     }
 
     /// The page that is scraped.
-    pub(crate) fn page(&self, tasks: u64) -> String {
+    pub(crate) fn page(&self, tasks: u64, beside: &Registry) -> String {
         self.tasks.inc_by(tasks.saturating_sub(self.tasks.get()));
         let mut page = String::new();
         // Writing to a string cannot fail.
-        let _written = encode(&mut page, &self.registry.lock());
+        let _written = encode_registry(&mut page, &self.registry.lock());
+        let _written = encode_registry(&mut page, beside);
+        let _written = encode_eof(&mut page);
         page
     }
 }

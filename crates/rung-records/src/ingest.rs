@@ -215,15 +215,21 @@ impl Ingest<'_> {
         if self.buffer.len() < BATCH_BYTES {
             return Ok(());
         }
-        match memchr_last(&self.buffer) {
-            Some(end) => {
-                let rest = self.buffer.split_off(end + 1);
-                let whole = std::mem::replace(&mut self.buffer, rest);
-                self.take(&whole)
-            }
-            None if self.buffer.len() > self.records.options.max_line_bytes => Err(self.too_long()),
-            None => Ok(()),
+        self.flush()?;
+        if self.buffer.len() > self.records.options.max_line_bytes {
+            return Err(self.too_long());
         }
+        Ok(())
+    }
+
+    /// Writes every line that has come whole. It is on disk when this returns.
+    pub fn flush(&mut self) -> Result<()> {
+        let Some(end) = memchr_last(&self.buffer) else {
+            return Ok(());
+        };
+        let rest = self.buffer.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.buffer, rest);
+        self.take(&whole)
     }
 
     /// Takes the rest. What was taken is on disk when this returns.

@@ -49,6 +49,19 @@ pub(crate) enum Command {
     /// Who may come through the door over HTTP.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Personal data: sources, connections, records, and who may see what of them.
+    #[command(subcommand)]
+    Pdpp(PdppCommand),
+    /// Copies the data folder as it is at one moment, also while it is in use.
+    Backup {
+        /// A new folder for the copy.
+        to: PathBuf,
+    },
+    /// Makes a data folder of a copy.
+    Restore {
+        /// The copy.
+        from: PathBuf,
+    },
     /// Calls a tool of any MCP server.
     Call(CallArgs),
     /// Shows what any MCP server has, and what it costs to be told of it.
@@ -129,9 +142,12 @@ pub(crate) struct ServeArgs {
     /// Gives older clients no sessions: every request stands for itself.
     #[arg(long)]
     pub(crate) stateless: bool,
-    /// Lets anybody in without a token.
+    /// Lets anybody in without a token, and on this machine lets anybody register a source.
     #[arg(long)]
     pub(crate) dev: bool,
+    /// Lets clients ask of personal data only what version 0.1 of its protocol has.
+    #[arg(long = "strict-0.1")]
+    pub(crate) strict_0_1: bool,
     /// How tools are named: dotted, or plain for clients that refuse dots.
     #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
     pub(crate) tool_names: ToolNames,
@@ -208,6 +224,165 @@ pub(crate) struct CallArgs {
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PdppCommand {
+    /// Takes in what sources say of themselves.
+    Register {
+        /// Manifests or source declarations, as JSON.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// The accounts that records come from.
+    #[command(subcommand)]
+    Connections(ConnectionsCommand),
+    /// Takes in records: lines of JSON, or a JSON list.
+    Ingest(IngestArgs),
+    /// What others may see.
+    #[command(subcommand)]
+    Grant(GrantCommand),
+    /// Makes a token for the owner, and shows it once.
+    OwnerToken {
+        /// What it is for.
+        #[arg(long, default_value = "owner", value_name = "NAME")]
+        name: String,
+        /// Days after which it ends; without it, it does not.
+        #[arg(long, value_name = "N")]
+        days: Option<u32>,
+        /// Whose data.
+        #[arg(long, default_value = "owner_local", value_name = "ID")]
+        subject: String,
+    },
+    /// How long records of a stream are kept.
+    Keep {
+        /// The connection.
+        connection: String,
+        /// The stream.
+        stream: String,
+        /// Days; without it, for ever.
+        #[arg(long, value_name = "N")]
+        days: Option<u32>,
+    },
+    /// Erases for good: nothing of it is left in any file.
+    #[command(group = clap::ArgGroup::new("what").required(true))]
+    Erase {
+        /// A connection, with everything that came from it.
+        #[arg(long, value_name = "ID", group = "what")]
+        connection: Option<String>,
+        /// Everything of this owner.
+        #[arg(long, value_name = "ID", group = "what")]
+        subject: Option<String>,
+        /// Without asking.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Who was shown what, the latest first.
+    Disclosures {
+        /// How many.
+        #[arg(long, default_value_t = 50, value_name = "N")]
+        limit: u32,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConnectionsCommand {
+    /// Names them.
+    List {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes one, or gives one another name.
+    Put {
+        /// Its id.
+        id: String,
+        /// Its connector.
+        #[arg(long, value_name = "KEY")]
+        connector: String,
+        /// A name for people.
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Takes no records until it is resumed.
+    Pause {
+        /// Its id.
+        id: String,
+    },
+    /// Takes records again.
+    Resume {
+        /// Its id.
+        id: String,
+    },
+    /// Nobody reads it or writes to it any more.
+    Revoke {
+        /// Its id.
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IngestArgs {
+    /// Files; - for standard input.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The connector.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) connector: String,
+    /// The connection; the default one without it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) connection: Option<String>,
+    /// The stream; without it, each record names its own.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) stream: Option<String>,
+    /// For programs.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GrantCommand {
+    /// Gives a grant, and shows a token for it once.
+    Issue {
+        /// For whom.
+        #[arg(long, value_name = "NAME")]
+        client: String,
+        /// Of which connector.
+        #[arg(long, value_name = "KEY")]
+        source: String,
+        /// Of which streams; all without it.
+        #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+        streams: Vec<String>,
+        /// Which fields, as field or stream.field; all without it.
+        #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+        fields: Vec<String>,
+        /// Of which connections; all that are active without it.
+        #[arg(long, value_delimiter = ',', value_name = "IDS")]
+        connections: Vec<String>,
+        /// Records from this moment on.
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Records before this moment.
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        /// Days after which it ends; without it, when it is revoked.
+        #[arg(long, value_name = "N")]
+        days: Option<u32>,
+    },
+    /// Names the grants that were given.
+    List {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Takes a grant back, at once.
+    Revoke {
+        /// Its id.
+        id: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

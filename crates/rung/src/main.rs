@@ -6,6 +6,7 @@ mod conformance;
 mod exit;
 mod offer;
 mod reach;
+mod records;
 mod resources;
 mod results;
 mod settings;

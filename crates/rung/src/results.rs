@@ -86,6 +86,13 @@ impl Results {
     }
 }
 
+/// Copies what is kept, as it is at one moment, into another data folder.
+pub(crate) fn copy(settings: &Settings, to: &std::path::Path) -> Result<(), Fault> {
+    let copied = Results::open(settings)?;
+    let home = Home::open(to)?;
+    Ok(copied.all.copy_to(&home.store()?)?)
+}
+
 struct Shelf(ResultStore);
 
 impl Keep for Shelf {

@@ -85,10 +85,8 @@ async fn main() -> anyhow::Result<()> {
         tasks: Arc::new(Nowhere),
     });
     let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
-    let config = Config {
-        door: Door::new(address, Vec::new(), Vec::new(), Anybody),
-        sessions: sessions == "sessions",
-    };
+    let mut config = Config::new(Door::new(address, Vec::new(), Vec::new(), Anybody));
+    config.sessions = sessions == "sessions";
     let listener = tokio::net::TcpListener::bind(address).await?;
     Ok(serve(server, config, listener, std::future::pending()).await?)
 }

@@ -122,10 +122,8 @@ async fn main() -> anyhow::Result<()> {
         std::process::exit(0);
     };
     let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
-    let config = Config {
-        door: Door::new(address, Vec::new(), Vec::new(), Anybody),
-        sessions: std::env::args().nth(2).as_deref() != Some("stateless"),
-    };
+    let mut config = Config::new(Door::new(address, Vec::new(), Vec::new(), Anybody));
+    config.sessions = std::env::args().nth(2).as_deref() != Some("stateless");
     Ok(serve(
         server,
         config,

@@ -26,6 +26,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -56,6 +57,22 @@ pub struct Config {
     pub door: Door,
     /// Whether legacy clients get sessions. Without them every request stands for itself.
     pub sessions: bool,
+    /// What else is served here. It lets its own callers in.
+    pub beside: Router,
+    /// What is counted there.
+    pub registry: Registry,
+}
+
+impl Config {
+    /// A door, sessions, and nothing beside.
+    pub fn new(door: Door) -> Self {
+        Self {
+            door,
+            sessions: true,
+            beside: Router::new(),
+            registry: Registry::default(),
+        }
+    }
 }
 
 /// A request as it comes in.
@@ -66,6 +83,7 @@ pub(crate) struct App {
     pub(crate) door: Door,
     /// `None` where there are none.
     pub(crate) sessions: Option<Sessions>,
+    registry: Registry,
 }
 
 /// Serves until `stop` ends. Then nobody new is let in, and calls that somebody waits for finish.
@@ -80,8 +98,9 @@ pub async fn serve(
         sessions: config.sessions.then(|| Sessions::new(server.clone())),
         door: config.door,
         server: server.clone(),
+        registry: config.registry,
     });
-    let router = router(app.clone());
+    let router = router(app.clone()).merge(config.beside);
     let tracker = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let watch = Arc::new(Watch::default());
@@ -247,11 +266,14 @@ async fn guarded(app: &Arc<App>, router: &Router, request: Arrival) -> Response 
         let headers = response.headers_mut();
         let mut put =
             |name, value: &'static str| headers.insert(name, HeaderValue::from_static(value));
-        put(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
+        put(
+            header::ACCESS_CONTROL_ALLOW_METHODS,
+            "GET, POST, PUT, PATCH, DELETE",
+        );
         put(header::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization");
         put(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            "Mcp-Session-Id, WWW-Authenticate",
+            "Mcp-Session-Id, WWW-Authenticate, Request-Id, PDPP-Version",
         );
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     }
@@ -292,7 +314,8 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
     if let Err(denied) = app.door.admit(request.headers()) {
         return door::challenge(request.headers(), &denied);
     }
-    let page = app.server.0.metrics.page(app.server.0.tasks.made());
+    let made = app.server.0.tasks.made();
+    let page = app.server.0.metrics.page(made, &app.registry);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], page).into_response()
 }

@@ -365,10 +365,7 @@ fn through(runtime: &Runtime, target: Target) -> Http {
         .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
         .unwrap();
     let at = listener.local_addr().unwrap();
-    let config = Config {
-        door: Door::new(at, Vec::new(), Vec::new(), Anybody),
-        sessions: true,
-    };
+    let config = Config::new(Door::new(at, Vec::new(), Vec::new(), Anybody));
     runtime.spawn(serve(server, config, listener, std::future::pending()));
     Http::at(format!("http://{at}/mcp"))
 }

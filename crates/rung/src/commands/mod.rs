@@ -1,11 +1,13 @@
 //! One file a command. Each is given the settings and prints its answer.
 
+mod backup;
 mod call;
 mod completions;
 mod config;
 mod inspect;
 mod man;
 mod mcp;
+mod pdpp;
 mod result;
 mod serve;
 mod token;
@@ -37,6 +39,9 @@ pub(crate) fn run(cli: Cli) -> Result {
             let done = runtime()?.block_on(crate::conformance::client::run(&url));
             Ok(done?)
         }
+        Command::Pdpp(command) => pdpp::run(command, &loaded(cli.home, cli.set)?),
+        Command::Backup { to } => backup::run(&to, &loaded(cli.home, cli.set)?),
+        Command::Restore { from } => backup::restore(&from, &loaded(cli.home, cli.set)?),
         Command::Mcp(args) => mcp::run(&args, &loaded(cli.home, cli.set)?),
         Command::Serve(args) => {
             let mut set = cli.set;

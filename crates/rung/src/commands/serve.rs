@@ -1,5 +1,10 @@
 //! `rung serve`
 
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
 use rung_fault::{Code, Fault};
 use rung_mcp::Server;
 use rung_mcp::http::{self, Config, Door};
@@ -24,6 +29,10 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         fixtures.as_ref(),
     )?;
     let tokens = Tokens(results.tokens());
+    let (records, journal) = (
+        crate::records::open(settings)?,
+        crate::records::journal(settings)?,
+    );
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -58,21 +67,76 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         if open == Open::Never && tokens.list()?.is_empty() {
             eprintln!("warning[no_token]: nobody can come in yet\n  next: `rung token new NAME`");
         }
+        let open_registration = args.dev && address.ip().is_loopback();
+        if open_registration {
+            eprintln!(
+                "warning[open_registration]: anybody on this machine may register sources at {address}"
+            );
+        }
         eprintln!("listening at http://{address}{}", http::PATH);
-        let config = Config {
-            door: Door::new(
-                address,
-                args.allow_host,
-                args.allow_origin,
-                Guests::new(tokens, open),
-            ),
-            sessions: !args.stateless,
+        let door = Door::new(
+            address,
+            args.allow_host,
+            args.allow_origin,
+            Guests::new(tokens, open),
+        );
+        let mut config = Config::new(door);
+        config.sessions = !args.stateless;
+        let data = rung_pdpp::Config {
+            records,
+            journal,
+            strict_0_1: args.strict_0_1,
+            open_registration,
+            max_body_bytes: settings.records_max_body_bytes(),
         };
+        let data = Arc::new(rung_pdpp::Service::new(data, &mut config.registry));
+        config.beside = rung_pdpp::router(data.clone());
+        let settling = Settling::start(data);
         let stop = super::asked_to_stop();
         let served = http::serve(Server::new(offer), config, listener, stop).await;
+        settling.end();
         served.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
     });
     // What a thread is still reading for nobody must not keep us.
     runtime.shutdown_background();
     served
+}
+
+/// How often what was shown goes from the journal into the store.
+const SETTLE_EVERY: Duration = Duration::from_secs(1);
+
+/// A thread that brings what was shown into the store, until nothing is shown any more.
+struct Settling {
+    end: mpsc::Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Settling {
+    fn start(data: Arc<rung_pdpp::Service>) -> Self {
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("settle".to_owned())
+            .spawn(move || {
+                loop {
+                    data.settle();
+                    if !matches!(
+                        ended.recv_timeout(SETTLE_EVERY),
+                        Err(RecvTimeoutError::Timeout)
+                    ) {
+                        return data.settle();
+                    }
+                }
+            });
+        Self {
+            end,
+            thread: thread.ok(),
+        }
+    }
+
+    fn end(self) {
+        drop(self.end);
+        if let Some(thread) = self.thread {
+            let _ended_or_panicked = thread.join();
+        }
+    }
 }

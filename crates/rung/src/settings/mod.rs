@@ -134,6 +134,32 @@ impl Settings {
         self.number("results.max_bytes")
     }
 
+    /// The database that personal data is kept in, if it is not the data folder.
+    pub(crate) fn records_postgres(&self) -> Option<&str> {
+        match self.values.get("records.postgres") {
+            Some((Value::Database(address), _)) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// Changes of personal data that are remembered.
+    pub(crate) fn records_history(&self) -> u64 {
+        self.number("records.history")
+    }
+
+    /// Bytes of records that are taken in by one request.
+    pub(crate) fn records_max_body_bytes(&self) -> u64 {
+        self.number("records.max_body_bytes")
+    }
+
+    /// Whether records must be as they are declared.
+    pub(crate) fn records_strict(&self) -> bool {
+        matches!(
+            self.values.get("records.strict"),
+            Some((Value::Switch(true), _))
+        )
+    }
+
     /// Where the HTTP side listens.
     pub(crate) fn listen(&self) -> SocketAddr {
         match self.values.get("listen") {

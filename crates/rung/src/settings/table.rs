@@ -85,6 +85,45 @@ pub(crate) const SETTINGS: &[Setting] = &[
         help: "How much a server tells on stderr. What callers send and get is never told.",
     },
     Setting {
+        key: "records.history",
+        env: Some("RUNG_RECORDS_HISTORY"),
+        kind: Kind::Number {
+            min: 0,
+            max: 1 << 40,
+        },
+        default: Some("0"),
+        // Lowering it throws away what is remembered already.
+        power: Power::Reaches,
+        help: "Changes of personal data that are remembered for whoever reads on from an earlier one. 0 for all.",
+    },
+    Setting {
+        key: "records.max_body_bytes",
+        env: Some("RUNG_RECORDS_MAX_BODY_BYTES"),
+        kind: Kind::Number {
+            min: 1 << 10,
+            max: 1 << 40,
+        },
+        default: Some("52428800"),
+        power: Power::Limits,
+        help: "Bytes of records, or of one blob, that are taken in by one request.",
+    },
+    Setting {
+        key: "records.postgres",
+        env: Some("RUNG_RECORDS_POSTGRES"),
+        kind: Kind::Database,
+        default: None,
+        power: Power::Reaches,
+        help: "The PostgreSQL database that personal data is kept in. By default it is kept in the data folder.",
+    },
+    Setting {
+        key: "records.strict",
+        env: Some("RUNG_RECORDS_STRICT"),
+        kind: Kind::Switch,
+        default: Some("false"),
+        power: Power::Narrows,
+        help: "Takes only records that are as their schema says, and lets streams that only grow only grow.",
+    },
+    Setting {
         key: "reply.max_bytes",
         env: Some("RUNG_REPLY_MAX_BYTES"),
         kind: Kind::Number {

@@ -11,6 +11,7 @@ use serde_json::json;
 pub(crate) enum Kind {
     Address,
     Command,
+    Database,
     Folder,
     Folders,
     Number { min: u64, max: u64 },
@@ -24,6 +25,8 @@ pub(crate) enum Kind {
 pub(crate) enum Value {
     Address(SocketAddr),
     Command(Vec<String>),
+    /// Its address may hold a password, and is not shown.
+    Database(String),
     Folder(PathBuf),
     Folders(Vec<PathBuf>),
     Number(u64),
@@ -65,6 +68,8 @@ impl Kind {
             (Self::Command, _) => {
                 Err("a list of words, as [\"npx\", \"-y\", \"a-server\"]".to_owned())
             }
+            (Self::Database, Raw::Text(text)) if !text.is_empty() => Ok(Value::Database(text)),
+            (Self::Database, _) => Err("an address, as postgres://user@host/name".to_owned()),
             (Self::Folder, Raw::Text(text)) if !text.is_empty() => Ok(Value::Folder(folder(&text))),
             (Self::Folder, _) => Err("a folder".to_owned()),
             (Self::Folders, Raw::List(list)) => Ok(Value::Folders(
@@ -119,9 +124,12 @@ impl Kind {
                 "false" => Raw::Switch(false),
                 _ => Raw::Other,
             },
-            Self::Address | Self::Folder | Self::Number { .. } | Self::OneOf(_) | Self::Url => {
-                Raw::Text(text.to_owned())
-            }
+            Self::Address
+            | Self::Database
+            | Self::Folder
+            | Self::Number { .. }
+            | Self::OneOf(_)
+            | Self::Url => Raw::Text(text.to_owned()),
         };
         self.read(raw, base)
     }
@@ -131,6 +139,7 @@ impl Kind {
         match self {
             Self::Address => "address".to_owned(),
             Self::Command => "list of words".to_owned(),
+            Self::Database => "address of a database".to_owned(),
             Self::Folder => "folder".to_owned(),
             Self::Folders => "list of folders".to_owned(),
             Self::Number { min, max } => format!("{min} to {max}"),
@@ -166,6 +175,7 @@ impl fmt::Display for Value {
         match self {
             Self::Address(address) => write!(f, "{address}"),
             Self::Command(words) => f.write_str(&visible(&json!(words).to_string())),
+            Self::Database(_) => f.write_str("a database"),
             Self::Folder(path) => f.write_str(&visible(&path.display().to_string())),
             Self::Folders(paths) => f.write_str(&visible(&json!(paths).to_string())),
             Self::Number(number) => write!(f, "{number}"),
@@ -184,6 +194,7 @@ impl Value {
             Self::Folder(path) => json!(path),
             Self::Url(url) => json!(url),
             Self::Command(words) => json!(words),
+            Self::Database(_) => json!("a database"),
             Self::Folders(paths) => json!(paths),
             Self::Number(number) => json!(number),
             Self::Switch(switch) => json!(switch),

@@ -1,0 +1,102 @@
+//! `rung pdpp grant`
+
+use std::io::{self, Write as _};
+
+use rung_fault::Fault;
+use rung_records::grant::Selection;
+use rung_records::{Bearer, GrantRequest, Records};
+use serde_json::{Value, json};
+
+use crate::cli::GrantCommand;
+use crate::exit::{Result, output};
+use crate::table::table;
+
+pub(super) fn run(records: &Records, owner: &Bearer, command: GrantCommand) -> Result {
+    match command {
+        GrantCommand::Issue {
+            client,
+            source,
+            streams,
+            fields,
+            connections,
+            since,
+            until,
+            days,
+        } => {
+            let streams = if streams.is_empty() {
+                vec!["*".to_owned()]
+            } else {
+                streams
+            };
+            let selections = streams.iter().map(|stream| Selection {
+                stream: stream.clone(),
+                fields: fields_of(stream, &fields),
+                since: since.clone(),
+                until: until.clone(),
+                ..Selection::default()
+            });
+            let request = GrantRequest {
+                client: client.clone(),
+                source,
+                connections,
+                selections: selections.collect(),
+                purpose_code: None,
+                expires_ms: super::ends(days),
+            };
+            let (grant, token) = records.issue(owner, &request).map_err(Fault::from)?;
+            for stream in &grant.streams {
+                eprintln!("{}: {}", stream.name, stream.fields.join(", "));
+            }
+            eprintln!("grant {}", grant.grant_id);
+            super::shown_once(token.expose(), &client)
+        }
+        GrantCommand::List { json } => {
+            let all = records.grants(owner).map_err(Fault::from)?;
+            let mut out = io::stdout().lock();
+            if json {
+                return writeln!(out, "{:#}", json!(all)).map_err(output);
+            }
+            let heading = ["grant", "client", "source", "streams", "issued", "until"];
+            let mut rows: Vec<Vec<String>> = Vec::new();
+            for one in &all {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let streams = one["streams"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|stream| text(&stream["name"]));
+                let until = match (one["revoked_at"].as_str(), one["expires_at"].as_str()) {
+                    (Some(at), _) => format!("revoked {at}"),
+                    (None, Some(at)) => at.to_owned(),
+                    (None, None) => "revoked".to_owned(),
+                };
+                rows.push(vec![
+                    text(&one["grant_id"]),
+                    text(&one["client"]["client_id"]),
+                    text(&one["source"]["id"]),
+                    streams.collect::<Vec<_>>().join(", "),
+                    text(&one["issued_at"]),
+                    until,
+                ]);
+            }
+            write!(out, "{}", table(&heading, &rows)).map_err(output)
+        }
+        GrantCommand::Revoke { id } => {
+            records.revoke(owner, &id).map_err(Fault::from)?;
+            eprintln!("{id} is revoked");
+            Ok(())
+        }
+    }
+}
+
+/// The fields that are meant for a stream: those without a stream are for all.
+fn fields_of(stream: &str, fields: &[String]) -> Vec<String> {
+    let own = fields
+        .iter()
+        .filter_map(|field| match field.split_once('.') {
+            Some((of, field)) if of == stream => Some(field.to_owned()),
+            Some(_) => None,
+            None => Some(field.clone()),
+        });
+    own.collect()
+}

@@ -1,0 +1,27 @@
+//! `rung pdpp register`
+
+use std::path::PathBuf;
+
+use rung_fault::{Code, Fault};
+use rung_records::Records;
+
+use crate::exit::Result;
+
+pub(super) fn run(records: &Records, files: &[PathBuf]) -> Result {
+    for file in files {
+        let wrong =
+            |why: String| Fault::new(Code::InvalidArguments, format!("{}: {why}", file.display()));
+        let body = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        let body =
+            serde_json::from_slice(&body).map_err(|error| wrong(format!("no JSON: {error}")))?;
+        let declared = records
+            .register(body)
+            .map_err(|error| Fault::from(error).at(&file.display().to_string()))?;
+        eprintln!(
+            "registered {} with {} streams",
+            declared.connector,
+            declared.streams.len()
+        );
+    }
+    Ok(())
+}
