@@ -414,14 +414,14 @@ fn by_time(
             // One look at where a stretch begins, one at how many are in it. More than are shown is never needed.
             let mut from = key::TIMES.0.to_vec();
             for _ in 0..=limit {
-                let mut sql = part.of("min(f.value)", field)?;
+                let mut sql = part.of("f.value", field)?;
                 sql.push(" AND f.value >= ")
                     .bind(&from)
                     .push(" AND f.value < ")
                     .bind(key::TIMES.1);
-                let first = tx.one(&sql.text, &sql.params, |row| match row.get(0)? {
-                    crate::store::Value::Bytes(key) => Ok(key::instant(key)),
-                    _ => Ok(None),
+                sql.push(" ORDER BY f.value LIMIT 1");
+                let first = tx.one(&sql.text, &sql.params, |row| {
+                    Ok(key::instant(row.bytes(0)?))
                 })?;
                 let Some(first) = first.flatten() else {
                     break;
@@ -529,15 +529,13 @@ fn sum(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str) -> Result<Json> {
 }
 
 fn extreme(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str, most: bool) -> Result<Json> {
-    let which = if most { "max(f.value)" } else { "min(f.value)" };
+    let direction = if most { "DESC" } else { "ASC" };
     let mut best: Option<(Vec<u8>, Json)> = None;
     for part in parts {
-        let sql = part.of(which, field)?;
-        let found = tx.one(&sql.text, &sql.params, |row| match row.get(0)? {
-            crate::store::Value::Bytes(key) => Ok(Some(key.to_vec())),
-            _ => Ok(None),
-        })?;
-        if let Some(key) = found.flatten()
+        let mut sql = part.of("f.value", field)?;
+        sql.push(&format!(" ORDER BY f.value {direction} LIMIT 1"));
+        let found = tx.one(&sql.text, &sql.params, |row| Ok(row.bytes(0)?.to_vec()))?;
+        if let Some(key) = found
             && best.as_ref().is_none_or(|(own, _)| (key > *own) == most)
         {
             let value = key::value(&key).unwrap_or(Json::Null);

@@ -83,7 +83,10 @@ impl Journal {
         };
         let mut line = serde_json::to_vec(&line)?;
         line.push(b'\n');
-        let written = self.file.lock().write_all(&line);
+        let mut file = self.file.lock();
+        // Another process may be taking out what is in it.
+        let written = file.lock_shared().and_then(|()| file.write_all(&line));
+        let _unlocked = file.unlock();
         written.map_err(|error| match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::Full,
             _ => Error::Disk(error.to_string()),
@@ -94,39 +97,46 @@ impl Journal {
     pub fn settle(&self, records: &Records) -> Result<usize> {
         let disk = |error: std::io::Error| Error::Disk(error.to_string());
         let mut file = self.file.lock();
-        let len = file.metadata().map_err(disk)?.len();
-        if len == 0 {
+        if file.metadata().map_err(disk)?.len() == 0 {
             return Ok(0);
         }
-        file.seek(SeekFrom::Start(0)).map_err(disk)?;
-        let mut lines = Vec::new();
-        for line in BufReader::new(&*file).lines() {
-            // A line that was torn by a crash was of an answer that never went out.
-            if let Ok(line) = serde_json::from_str::<Disclosure>(&line.map_err(disk)?) {
-                lines.push(line);
-            }
-        }
-        let values: Vec<Value<'_>> = lines
-            .iter()
-            .flat_map(|line| {
-                [
-                    Value::Int(line.subject),
-                    Value::Int(line.at_ms),
-                    Value::Text(&line.id),
-                    Value::Text(&line.client),
-                    line.grant_id.as_ref().into(),
-                    Value::Text(&line.request),
-                    line.stream.as_ref().into(),
-                    Value::Int(line.records),
-                    Value::Text(&line.digest),
-                ]
-            })
-            .collect();
-        records.store.writing(|tx| tx.insert(ROWS, &values))?;
-        // In the store and on disk: only now may they go from here.
-        file.set_len(0).map_err(disk)?;
-        Ok(lines.len())
+        file.lock().map_err(disk)?;
+        let done = settle(&mut file, records);
+        let _unlocked = file.unlock();
+        done
     }
+}
+
+fn settle(file: &mut File, records: &Records) -> Result<usize> {
+    let disk = |error: std::io::Error| Error::Disk(error.to_string());
+    file.seek(SeekFrom::Start(0)).map_err(disk)?;
+    let mut lines = Vec::new();
+    for line in BufReader::new(&*file).lines() {
+        // A line that was torn by a crash was of an answer that never went out.
+        if let Ok(line) = serde_json::from_str::<Disclosure>(&line.map_err(disk)?) {
+            lines.push(line);
+        }
+    }
+    let values: Vec<Value<'_>> = lines
+        .iter()
+        .flat_map(|line| {
+            [
+                Value::Int(line.subject),
+                Value::Int(line.at_ms),
+                Value::Text(&line.id),
+                Value::Text(&line.client),
+                line.grant_id.as_ref().into(),
+                Value::Text(&line.request),
+                line.stream.as_ref().into(),
+                Value::Int(line.records),
+                Value::Text(&line.digest),
+            ]
+        })
+        .collect();
+    records.store.writing(|tx| tx.insert(ROWS, &values))?;
+    // In the store and on disk: only now may they go from here.
+    file.set_len(0).map_err(disk)?;
+    Ok(lines.len())
 }
 
 impl Records {

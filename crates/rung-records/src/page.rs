@@ -821,10 +821,8 @@ impl Window {
             return Ok(());
         };
         let (no, _) = filter::indexed(reading.collection, field)?;
-        for (most, which) in [(false, "min"), (true, "max")] {
-            let mut sql = Sql::new(&format!(
-                "SELECT {which}(f.value) FROM fact f WHERE f.subject = "
-            ));
+        for (most, direction) in [(false, "ASC"), (true, "DESC")] {
+            let mut sql = Sql::new("SELECT f.value FROM fact f WHERE f.subject = ");
             sql.bind(reading.collection.subject)
                 .push(" AND f.collection = ")
                 .bind(reading.collection.no);
@@ -832,11 +830,9 @@ impl Window {
             reading
                 .tests
                 .conditions(&mut sql, reading.collection, "f", None);
-            let found = tx.one(&sql.text, &sql.params, |row| match row.get(0)? {
-                crate::store::Value::Bytes(bytes) => Ok(Some(bytes.to_vec())),
-                _ => Ok(None),
-            })?;
-            if let Some(key) = found.flatten() {
+            sql.push(&format!(" ORDER BY f.value {direction} LIMIT 1"));
+            let found = tx.one(&sql.text, &sql.params, |row| Ok(row.bytes(0)?.to_vec()))?;
+            if let Some(key) = found {
                 let own = if most {
                     &mut self.latest
                 } else {

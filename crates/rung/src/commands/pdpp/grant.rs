@@ -68,7 +68,7 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: GrantCommand) -> R
                 let until = match (one["revoked_at"].as_str(), one["expires_at"].as_str()) {
                     (Some(at), _) => format!("revoked {at}"),
                     (None, Some(at)) => at.to_owned(),
-                    (None, None) => "revoked".to_owned(),
+                    (None, None) => "until revoked".to_owned(),
                 };
                 rows.push(vec![
                     text(&one["grant_id"]),
