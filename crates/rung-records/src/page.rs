@@ -329,7 +329,10 @@ impl Reading<'_> {
             }
             sql.push(if keys.is_empty() { "NULL)" } else { ")" });
         }
-        sql.push(" AND r.version <= ").bind(self.version);
+        if self.past {
+            // A sum of one: versions are no way to find these rows, their order is.
+            sql.push(" AND +r.version <= ").bind(self.version);
+        }
         if let Some(from) = from {
             let equal = if from.including { "=" } else { "" };
             sql.push(&format!(" AND ({row}.ord, r.key) {after}{equal} ("))
@@ -379,7 +382,9 @@ impl Reading<'_> {
             self.collection.records
         } else {
             let mut sql = self.matching("count(*)");
-            sql.push(" AND r.version <= ").bind(self.version);
+            if self.past {
+                sql.push(" AND r.version <= ").bind(self.version);
+            }
             tx.one(&sql.text, &sql.params, |row| row.int(0))?
                 .unwrap_or(0)
         };
