@@ -55,6 +55,22 @@ impl Service {
         }
     }
 
+    /// Builds what later declarations need, lets go what is over, cleans what is left.
+    pub fn tend(&self) {
+        let told = |progress: &rung_records::Progress| {
+            tracing::info!(
+                connection = progress.connection,
+                stream = progress.stream,
+                done = progress.done,
+                of = progress.of,
+                "building"
+            );
+        };
+        if let Err(error) = self.records.tend(&told) {
+            tracing::warn!(%error, "upkeep has to wait");
+        }
+    }
+
     /// Brings what was shown from the journal into the store.
     pub fn settle(&self) {
         if let Err(error) = self.journal.settle(&self.records) {

@@ -453,14 +453,13 @@ fn by_time(
                 .as_ref()
                 .filter(|(_, end)| value < end.as_slice())
                 .map(|(start, _)| *start);
-            let start = match same {
-                Some(start) => start,
-                None => {
-                    let at = key::instant(value).unwrap_or(Timestamp::MIN);
-                    let (start, end) = stretch(at);
-                    now = Some((start, key::moment_key(end)));
-                    start
-                }
+            let start = if let Some(start) = same {
+                start
+            } else {
+                let at = key::instant(value).unwrap_or(Timestamp::MIN);
+                let (start, end) = stretch(at);
+                now = Some((start, key::moment_key(end)));
+                start
             };
             *counts.entry(start).or_default() += count;
             Ok(true)
@@ -497,22 +496,21 @@ fn sum(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str) -> Result<Json> {
                 .as_i64()
                 .map(i128::from)
                 .or_else(|| number.as_u64().map(i128::from));
-            match integer {
-                Some(integer) => whole += integer * i128::from(count),
-                None => {
-                    exact = false;
-                    #[allow(clippy::cast_precision_loss)]
-                    let count = count as f64;
-                    // What each step rounds away is kept, and given back in the end.
-                    let added = number.as_f64().unwrap_or(0.0) * count;
-                    let next = broken + added;
-                    lost += if broken.abs() >= added.abs() {
-                        (broken - next) + added
-                    } else {
-                        (added - next) + broken
-                    };
-                    broken = next;
-                }
+            if let Some(integer) = integer {
+                whole += integer * i128::from(count);
+            } else {
+                exact = false;
+                #[allow(clippy::cast_precision_loss)]
+                let count = count as f64;
+                // What each step rounds away is kept, and given back in the end.
+                let added = number.as_f64().unwrap_or(0.0) * count;
+                let next = broken + added;
+                lost += if broken.abs() >= added.abs() {
+                    (broken - next) + added
+                } else {
+                    (added - next) + broken
+                };
+                broken = next;
             }
             Ok(true)
         })?;

@@ -190,43 +190,40 @@ pub(crate) fn to_write(
     id: Option<&str>,
     now_ms: i64,
 ) -> Result<Connection> {
-    let found = match id {
-        Some(id) => {
-            let found = connection(tx, subject, id)?;
-            Some(
-                found
-                    .filter(|one| one.connector == connector)
-                    .ok_or(Error::InstanceNotFound)?,
-            )
-        }
-        None => {
-            let own = connections(tx, subject)?.into_iter();
-            let own: Vec<Connection> = own
-                .filter(|one| one.connector == connector && one.status != "revoked")
-                .collect();
-            let chosen = own.iter().find(|one| one.is_default);
-            // One that was made by hand is the one that is meant, as long as it is the only one.
-            let sole = (own.len() == 1).then(|| &own[0]);
-            match (chosen.or(sole), own.len()) {
-                (Some(one), _) => Some(one.clone()),
-                (None, 0) => None,
-                (None, _) => {
-                    return Err(Error::Ambiguous {
-                        code: rung_fault::Code::AmbiguousConnection,
-                        message: format!(
-                            "{connector} has several connections; name one with connector_instance_id"
-                        ),
-                        candidates: own
-                            .iter()
-                            .map(|one| crate::Candidate {
-                                connection_id: one.id.clone(),
-                                connector_key: one.connector.clone(),
-                                stream: None,
-                                display_name: one.display_name.clone(),
-                            })
-                            .collect(),
-                    });
-                }
+    let found = if let Some(id) = id {
+        let found = connection(tx, subject, id)?;
+        Some(
+            found
+                .filter(|one| one.connector == connector)
+                .ok_or(Error::InstanceNotFound)?,
+        )
+    } else {
+        let own = connections(tx, subject)?.into_iter();
+        let own: Vec<Connection> = own
+            .filter(|one| one.connector == connector && one.status != "revoked")
+            .collect();
+        let chosen = own.iter().find(|one| one.is_default);
+        // One that was made by hand is the one that is meant, as long as it is the only one.
+        let sole = (own.len() == 1).then(|| &own[0]);
+        match (chosen.or(sole), own.len()) {
+            (Some(one), _) => Some(one.clone()),
+            (None, 0) => None,
+            (None, _) => {
+                return Err(Error::Ambiguous {
+                    code: rung_fault::Code::AmbiguousConnection,
+                    message: format!(
+                        "{connector} has several connections; name one with connector_instance_id"
+                    ),
+                    candidates: own
+                        .iter()
+                        .map(|one| crate::Candidate {
+                            connection_id: one.id.clone(),
+                            connector_key: one.connector.clone(),
+                            stream: None,
+                            display_name: one.display_name.clone(),
+                        })
+                        .collect(),
+                });
             }
         }
     };

@@ -15,15 +15,15 @@ use sha2::{Digest as _, Sha256};
 use crate::{Error, Result};
 
 /// Bytes of a text, as it is written, from which on it is lifted out.
-pub const LIFT_BYTES: usize = 16 * 1024;
+pub(crate) const LIFT_BYTES: usize = 16 * 1024;
 /// Bytes of a piece of such a text.
-pub const CHUNK_BYTES: usize = 16 * 1024;
+pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
 
 /// The members of an object, in their order, with their values as they are written.
-pub type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
 /// The members of an object. `None` if it is no object.
-pub fn members(object: &str) -> Option<Members<'_>> {
+pub(crate) fn members(object: &str) -> Option<Members<'_>> {
     struct Reader;
 
     impl<'de> Visitor<'de> for Reader {
@@ -60,7 +60,7 @@ pub fn members(object: &str) -> Option<Members<'_>> {
 
 /// What is known of a text that was lifted out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lifted {
+pub(crate) struct Lifted {
     /// The field.
     pub field: String,
     /// Its characters.
@@ -79,13 +79,13 @@ pub fn digest(text: &str) -> String {
 }
 
 /// The digest of bytes as answers have it.
-pub fn digest_bytes(bytes: &[u8]) -> String {
+pub(crate) fn digest_bytes(bytes: &[u8]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 /// A record's data, taken apart for storing.
 #[derive(Debug)]
-pub struct Document<'a> {
+pub(crate) struct Document<'a> {
     /// Without the long texts.
     pub stored: Cow<'a, str>,
     /// The members, with the long texts as they were written.
@@ -96,7 +96,7 @@ pub struct Document<'a> {
 
 impl<'a> Document<'a> {
     /// Takes an object apart. `None` if it is none.
-    pub fn read(data: &'a str) -> Option<Self> {
+    pub(crate) fn read(data: &'a str) -> Option<Self> {
         let members = members(data)?;
         let mut lifted = Vec::new();
         let mut stored = Cow::Borrowed(data);
@@ -136,19 +136,19 @@ impl<'a> Document<'a> {
     }
 
     /// The value of a member, if it is there and a scalar.
-    pub fn scalar(&self, field: &str) -> Option<Value> {
+    pub(crate) fn scalar(&self, field: &str) -> Option<Value> {
         let found = self.members.iter().find(|(name, _)| name == field);
         scalar(found?.1)
     }
 
     /// The value of a member, if it is a text.
-    pub fn text(&self, field: &str) -> Option<Cow<'a, str>> {
+    pub(crate) fn text(&self, field: &str) -> Option<Cow<'a, str>> {
         let (_, value) = self.members.iter().find(|(name, _)| name == field)?;
         text(value)
     }
 
     /// What is known of the long texts, as it is stored.
-    pub fn lifted_json(&self) -> Option<String> {
+    pub(crate) fn lifted_json(&self) -> Option<String> {
         if self.lifted.is_empty() {
             return None;
         }
@@ -158,7 +158,7 @@ impl<'a> Document<'a> {
 }
 
 /// A text as it is, borrowed where nothing in it is escaped.
-pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+pub(crate) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     #[serde(transparent)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -171,7 +171,7 @@ pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// A scalar as it is.
-pub fn scalar(value: &RawValue) -> Option<Value> {
+pub(crate) fn scalar(value: &RawValue) -> Option<Value> {
     match value.get().as_bytes().first()? {
         b'{' | b'[' | b'n' => None,
         _ => serde_json::from_str(value.get()).ok(),
@@ -179,7 +179,7 @@ pub fn scalar(value: &RawValue) -> Option<Value> {
 }
 
 /// What is known of long texts, as it was stored.
-pub fn lifted(stored: Option<&str>) -> Result<Vec<Lifted>> {
+pub(crate) fn lifted(stored: Option<&str>) -> Result<Vec<Lifted>> {
     match stored {
         None => Ok(Vec::new()),
         Some(json) => Ok(serde_json::from_str(json)?),
@@ -187,7 +187,7 @@ pub fn lifted(stored: Option<&str>) -> Result<Vec<Lifted>> {
 }
 
 /// Whether two objects say the same, in whatever order and spelling.
-pub fn same(a: &str, b: &str) -> bool {
+pub(crate) fn same(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
@@ -197,7 +197,7 @@ pub fn same(a: &str, b: &str) -> bool {
 }
 
 /// A text in pieces that end between characters: the number of the first character, and the piece.
-pub fn chunks(text: &str) -> impl Iterator<Item = (u64, &str)> {
+pub(crate) fn chunks(text: &str) -> impl Iterator<Item = (u64, &str)> {
     let mut rest = text;
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -213,7 +213,7 @@ pub fn chunks(text: &str) -> impl Iterator<Item = (u64, &str)> {
 }
 
 /// Writes the object that holds what `wanted` lets through, with long texts put back by `fetch`.
-pub fn write(
+pub(crate) fn write(
     stored: &str,
     lifted: &[Lifted],
     wanted: impl Fn(&str) -> bool,

@@ -15,7 +15,7 @@ pub struct Erased {
 }
 
 /// Everything that a collection lies in.
-const TABLES: [&str; 5] = ["record", "fact", "posting", "dead", "chunk"];
+pub(crate) const TABLES: [&str; 5] = ["record", "fact", "posting", "dead", "chunk"];
 
 impl Records {
     /// Erases a connection and everything that came from it.
@@ -91,25 +91,33 @@ fn erase(tx: &mut dyn Tx, subject: i64, connection: &str) -> Result<Erased> {
     };
     for collection in Collection::all(tx, subject, connection)? {
         erased.records += collection.records;
+    }
+    // Those that are being made, and those that others took the place of, as well.
+    let all = tx.all(
+        "SELECT no FROM collection WHERE subject = ?1 AND connection = ?2",
+        params![subject, connection],
+        |row| row.int(0),
+    )?;
+    for no in all {
         for table in TABLES {
             let sql = format!("DELETE FROM {table} WHERE subject = ?1 AND collection = ?2");
-            tx.execute(&sql, params![subject, collection.no])?;
+            tx.execute(&sql, params![subject, no])?;
         }
         tx.execute(
             "DELETE FROM blob_part WHERE subject = ?1 AND blob IN (
                 SELECT blob FROM blob_binding WHERE subject = ?1 AND collection = ?2
                 EXCEPT SELECT blob FROM blob_binding WHERE subject = ?1 AND collection <> ?2)",
-            params![subject, collection.no],
+            params![subject, no],
         )?;
         tx.execute(
             "DELETE FROM blob WHERE subject = ?1 AND id IN (
                 SELECT blob FROM blob_binding WHERE subject = ?1 AND collection = ?2
                 EXCEPT SELECT blob FROM blob_binding WHERE subject = ?1 AND collection <> ?2)",
-            params![subject, collection.no],
+            params![subject, no],
         )?;
         tx.execute(
             "DELETE FROM blob_binding WHERE subject = ?1 AND collection = ?2",
-            params![subject, collection.no],
+            params![subject, no],
         )?;
     }
     for table in ["state", "collection"] {

@@ -253,9 +253,8 @@ impl Coded for Error {
             Self::CursorExpired => "begin again with changes_since=beginning",
             Self::CursorStale { .. } => "read the field again from its start",
             Self::QueryNotFound => "read the field from its start, or look for something else",
-            Self::Building(_) => "try again in a moment",
             Self::Full => "free some space, then send it again",
-            Self::Busy(_) | Self::Unreachable(_) => "try again in a moment",
+            Self::Building(_) | Self::Busy(_) | Self::Unreachable(_) => "try again in a moment",
             Self::Newer => "use the version of rung that wrote it",
             _ => return None,
         };

@@ -1,6 +1,7 @@
 //! Which records are meant: what a request asks for, and what a grant lets through, in one form.
 
 use rung_fault::Code;
+use std::fmt::Write as _;
 
 use crate::declaration::{Bound, Fact, Ways};
 use crate::document::{self, Lifted, Members};
@@ -223,7 +224,7 @@ impl<'a> Sql<'a> {
 
     pub(crate) fn bind(&mut self, value: impl Into<Value<'a>>) -> &mut Self {
         self.params.push(value.into());
-        self.text.push_str(&format!("?{}", self.params.len()));
+        let _never_fails = write!(self.text, "?{}", self.params.len());
         self
     }
 }

@@ -154,6 +154,7 @@ impl Records {
                 target.connection_id.as_deref(),
                 now_ms,
             )?;
+            write::lock(tx, bearer.subject)?;
             let mut collection = collection(tx, bearer.subject, &connection.id, stream)?;
             let gone =
                 |keys: &[String], tx: &mut dyn crate::store::Tx, collection: &mut Collection| {

@@ -182,7 +182,7 @@ fn number_key(number: &Number) -> Vec<u8> {
         key.extend_from_slice(&(beyond ^ i16::MIN).to_be_bytes());
         key.push(1);
     } else {
-        key.extend_from_slice(&(0i16 ^ i16::MIN).to_be_bytes());
+        key.extend_from_slice(&i16::MIN.to_be_bytes());
         // A number equal to a whole one is the same number, however it was written.
         key.push(u8::from(float.fract() == 0.0 && float.abs() < 1e18));
     }

@@ -277,26 +277,23 @@ impl Reading<'_> {
         let (subject, no) = (self.collection.subject, self.collection.no);
         let (after, direction) = self.order.sql();
         let mut sql = Sql::new(&format!("SELECT {STORED} FROM "));
-        let row = match driver {
-            Some(at) => {
-                let test = &self.tests.tests[at];
-                sql.push("fact f JOIN record r ON r.subject = f.subject AND r.collection = f.collection AND r.version = f.version WHERE f.subject = ");
-                sql.bind(subject)
-                    .push(" AND f.collection = ")
-                    .bind(no)
-                    .push(" AND f.field = ")
-                    .bind(test.no);
-                test.range(&mut sql, "f");
-                "f"
-            }
-            None => {
-                sql.push("record r WHERE r.subject = ")
-                    .bind(subject)
-                    .push(" AND r.collection = ")
-                    .bind(no);
-                sql.push(" AND r.until = 9223372036854775807 AND r.deleted = 0");
-                "r"
-            }
+        let row = if let Some(at) = driver {
+            let test = &self.tests.tests[at];
+            sql.push("fact f JOIN record r ON r.subject = f.subject AND r.collection = f.collection AND r.version = f.version WHERE f.subject = ");
+            sql.bind(subject)
+                .push(" AND f.collection = ")
+                .bind(no)
+                .push(" AND f.field = ")
+                .bind(test.no);
+            test.range(&mut sql, "f");
+            "f"
+        } else {
+            sql.push("record r WHERE r.subject = ")
+                .bind(subject)
+                .push(" AND r.collection = ")
+                .bind(no);
+            sql.push(" AND r.until = 9223372036854775807 AND r.deleted = 0");
+            "r"
         };
         // What is asked of the field that orders them is asked of their order.
         let order = self.collection.shape.order.as_ref().map(|(field, _)| field);
@@ -400,27 +397,24 @@ impl Reading<'_> {
     fn matching(&self, what: &str) -> Sql<'_> {
         let (subject, no) = (self.collection.subject, self.collection.no);
         let mut sql = Sql::new("SELECT ");
-        match self.tests.tests.first() {
-            Some(test) => {
-                sql.push(what)
-                    .push(" FROM fact r WHERE r.subject = ")
-                    .bind(subject);
-                sql.push(" AND r.collection = ")
-                    .bind(no)
-                    .push(" AND r.field = ")
-                    .bind(test.no);
-                test.range(&mut sql, "r");
-                self.tests
-                    .conditions(&mut sql, self.collection, "r", Some(0));
-            }
-            None => {
-                sql.push(what)
-                    .push(" FROM record r WHERE r.subject = ")
-                    .bind(subject);
-                sql.push(" AND r.collection = ").bind(no);
-                sql.push(" AND r.until = 9223372036854775807 AND r.deleted = 0");
-                self.tests.conditions(&mut sql, self.collection, "r", None);
-            }
+        if let Some(test) = self.tests.tests.first() {
+            sql.push(what)
+                .push(" FROM fact r WHERE r.subject = ")
+                .bind(subject);
+            sql.push(" AND r.collection = ")
+                .bind(no)
+                .push(" AND r.field = ")
+                .bind(test.no);
+            test.range(&mut sql, "r");
+            self.tests
+                .conditions(&mut sql, self.collection, "r", Some(0));
+        } else {
+            sql.push(what)
+                .push(" FROM record r WHERE r.subject = ")
+                .bind(subject);
+            sql.push(" AND r.collection = ").bind(no);
+            sql.push(" AND r.until = 9223372036854775807 AND r.deleted = 0");
+            self.tests.conditions(&mut sql, self.collection, "r", None);
         }
         sql
     }
@@ -508,21 +502,17 @@ impl Records {
             }
             let has_more = rows.len() > query.limit;
             rows.truncate(query.limit);
-            let next_cursor = match rows.last() {
-                Some((at, row)) if has_more => {
-                    let place = Place {
-                        v: version,
-                        o: BASE64URL_NOPAD.encode(&row.ord),
-                        k: row.key.clone(),
-                        c: sights[*at].connection.id.clone(),
-                    };
-                    Some(self.seal.close(&authority, &question, &place)?)
-                }
-                _ => None,
-            };
+            let last = rows.last().filter(|_| has_more).map(|(at, row)| Place {
+                v: version,
+                o: BASE64URL_NOPAD.encode(&row.ord),
+                k: row.key.clone(),
+                c: sights[*at].connection.id.clone(),
+            });
+            let next_cursor = last.map(|place| self.seal.close(&authority, &question, &place));
+            let next_cursor = next_cursor.transpose()?;
             let mut records = Vec::with_capacity(rows.len());
             for (at, row) in &rows {
-                let expanded = self.expanded(tx, row, &expansions[*at])?;
+                let expanded = expanded_of(tx, row, &expansions[*at])?;
                 let json = record_json(
                     tx,
                     &sights[*at],
@@ -551,7 +541,7 @@ impl Records {
             let expansions = self.expansions(tx, bearer, &sights, &query.expand)?;
             let (at, row) = sole(tx, &sights, &query.id)?;
             let sight = &sights[at];
-            let expanded = self.expanded(tx, &row, &expansions[at])?;
+            let expanded = expanded_of(tx, &row, &expansions[at])?;
             let bytes =
                 row.data.len() as u64 + row.lifted.iter().map(|long| long.bytes).sum::<u64>();
             let more = [
@@ -974,65 +964,6 @@ impl Records {
         }
         Ok(all)
     }
-
-    fn expanded(
-        &self,
-        tx: &mut dyn Tx,
-        row: &Stored,
-        expansions: &[Expansion],
-    ) -> Result<Vec<(String, Box<RawValue>)>> {
-        let mut all = Vec::with_capacity(expansions.len());
-        for expansion in expansions {
-            let mut records = Vec::new();
-            let mut has_more = false;
-            if let Some((child, collection)) = expansion
-                .child
-                .as_ref()
-                .and_then(|child| Some((child, child.collection.as_ref()?)))
-            {
-                let filter = Filter {
-                    field: expansion.foreign_key.clone(),
-                    bound: None,
-                    value: row.key.clone(),
-                };
-                let tests = Tests::of(child, &[filter])?;
-                let reading = Reading {
-                    collection,
-                    tests: &tests,
-                    order: Order::Asc,
-                    version: i64::MAX,
-                    past: false,
-                };
-                let mut rows = reading.rows(tx, None, expansion.limit + 1)?;
-                has_more = rows.len() > expansion.limit;
-                rows.truncate(expansion.limit);
-                for row in &rows {
-                    records.push(record_json(
-                        tx,
-                        child,
-                        row,
-                        |field| child.shows(field),
-                        &[],
-                        &[],
-                    )?);
-                }
-            }
-            let json = if expansion.one {
-                match records.pop() {
-                    Some(record) => record,
-                    None => RawValue::from_string("null".to_owned())?,
-                }
-            } else {
-                serde_json::value::to_raw_value(&Children {
-                    object: "list",
-                    data: &records,
-                    has_more,
-                })?
-            };
-            all.push((expansion.name.clone(), json));
-        }
-        Ok(all)
-    }
 }
 
 #[derive(Serialize)]
@@ -1040,4 +971,63 @@ struct Children<'a> {
     object: &'static str,
     data: &'a [Box<RawValue>],
     has_more: bool,
+}
+
+/// What belongs to a record, by the names under which it is read along.
+fn expanded_of(
+    tx: &mut dyn Tx,
+    row: &Stored,
+    expansions: &[Expansion],
+) -> Result<Vec<(String, Box<RawValue>)>> {
+    let mut all = Vec::with_capacity(expansions.len());
+    for expansion in expansions {
+        let mut records = Vec::new();
+        let mut has_more = false;
+        if let Some((child, collection)) = expansion
+            .child
+            .as_ref()
+            .and_then(|child| Some((child, child.collection.as_ref()?)))
+        {
+            let filter = Filter {
+                field: expansion.foreign_key.clone(),
+                bound: None,
+                value: row.key.clone(),
+            };
+            let tests = Tests::of(child, &[filter])?;
+            let reading = Reading {
+                collection,
+                tests: &tests,
+                order: Order::Asc,
+                version: i64::MAX,
+                past: false,
+            };
+            let mut rows = reading.rows(tx, None, expansion.limit + 1)?;
+            has_more = rows.len() > expansion.limit;
+            rows.truncate(expansion.limit);
+            for row in &rows {
+                records.push(record_json(
+                    tx,
+                    child,
+                    row,
+                    |field| child.shows(field),
+                    &[],
+                    &[],
+                )?);
+            }
+        }
+        let json = if expansion.one {
+            match records.pop() {
+                Some(record) => record,
+                None => RawValue::from_string("null".to_owned())?,
+            }
+        } else {
+            serde_json::value::to_raw_value(&Children {
+                object: "list",
+                data: &records,
+                has_more,
+            })?
+        };
+        all.push((expansion.name.clone(), json));
+    }
+    Ok(all)
 }

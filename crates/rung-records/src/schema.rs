@@ -345,7 +345,7 @@ fn flag(declared: bool, ready: bool) -> Json {
 fn is_indexed(sights: &[&Sight], field: &str) -> bool {
     let known = sights.iter().filter_map(|sight| sight.collection.as_ref());
     let key = |sight: &&Sight| sight.stream().primary_key == [field.to_owned()];
-    sights.iter().all(|sight| key(&sight))
+    sights.iter().all(key)
         || known
             .into_iter()
             .all(|collection| collection.shape.fact(field).is_some())

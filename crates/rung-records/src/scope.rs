@@ -166,6 +166,20 @@ impl Collection {
         tx.one(&sql, params![subject, connection, stream], Self::read)
     }
 
+    /// The one that is being made to take another's place.
+    pub(crate) fn building(
+        tx: &mut dyn Tx,
+        subject: i64,
+        connection: &str,
+        stream: &str,
+    ) -> Result<Option<Self>> {
+        let sql = format!(
+            "SELECT {} FROM collection WHERE subject = ?1 AND connection = ?2 AND stream = ?3 AND current = 0",
+            Self::COLUMNS
+        );
+        tx.one(&sql, params![subject, connection, stream], Self::read)
+    }
+
     pub(crate) fn all(tx: &mut dyn Tx, subject: i64, connection: &str) -> Result<Vec<Self>> {
         let sql = format!(
             "SELECT {} FROM collection WHERE subject = ?1 AND connection = ?2 AND current = 1",
@@ -365,20 +379,16 @@ impl Records {
                 .as_ref()
                 .is_none_or(|id| *id == connection.connector)
         };
-        let chosen = match &choice.connection_id {
-            Some(id) => {
-                let found = connection(tx, bearer.subject, id)?;
-                let found =
-                    found.filter(|found| found.is_readable() && granted(found) && fits(found));
-                vec![found.ok_or(Error::ConnectionNotFound)?]
-            }
-            None => {
-                let mut all = connections(tx, bearer.subject)?;
-                all.retain(|connection| {
-                    connection.is_active() && granted(connection) && fits(connection)
-                });
-                all
-            }
+        let chosen = if let Some(id) = &choice.connection_id {
+            let found = connection(tx, bearer.subject, id)?;
+            let found = found.filter(|found| found.is_readable() && granted(found) && fits(found));
+            vec![found.ok_or(Error::ConnectionNotFound)?]
+        } else {
+            let mut all = connections(tx, bearer.subject)?;
+            all.retain(|connection| {
+                connection.is_active() && granted(connection) && fits(connection)
+            });
+            all
         };
         let mut found = Vec::with_capacity(chosen.len());
         for connection in chosen {

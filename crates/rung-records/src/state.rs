@@ -21,7 +21,7 @@ impl Records {
         let now_ms = self.now_ms();
         self.store.writing(|tx| {
             let connection = self.collecting(tx, bearer, connector_id, connection_id, now_ms)?;
-            let granted = self.granted_streams(tx, bearer, grant_id)?;
+            let granted = granted_streams(tx, bearer, grant_id)?;
             let mut state = Map::new();
             tx.query(
                 "SELECT stream, body FROM state WHERE subject = ?1 AND connection = ?2 AND grant_id = ?3 ORDER BY stream",
@@ -52,7 +52,7 @@ impl Records {
         self.store.writing(|tx| {
             let declaration = self.declaration(tx, &slug(connector_id))?;
             let connection = self.collecting(tx, bearer, connector_id, connection_id, now_ms)?;
-            let granted = self.granted_streams(tx, bearer, grant_id)?;
+            let granted = granted_streams(tx, bearer, grant_id)?;
             for (stream, body) in state {
                 let known = declaration.as_ref().is_some_and(|own| own.stream(stream).is_some());
                 let known = known && granted.as_ref().is_none_or(|granted| granted.contains(stream));
@@ -85,28 +85,28 @@ impl Records {
         }
         Ok(to_write(tx, bearer.subject, &connector, connection_id, now_ms)?.id)
     }
+}
 
-    fn granted_streams(
-        &self,
-        tx: &mut dyn Tx,
-        bearer: &Bearer,
-        grant_id: Option<&str>,
-    ) -> Result<Option<Vec<String>>> {
-        let Some(id) = grant_id else {
-            return Ok(None);
-        };
-        let grant = tx.one(
-            "SELECT body FROM grant_fact WHERE subject = ?1 AND id = ?2 AND revoked_ms IS NULL",
-            params![bearer.subject, id],
-            |row| Ok(serde_json::from_str::<crate::grant::Grant>(row.text(0)?)?),
-        )?;
-        let grant = grant.ok_or_else(|| Error::NotFound(format!("no grant has the id {id}")))?;
-        Ok(Some(
-            grant
-                .streams
-                .into_iter()
-                .map(|stream| stream.name)
-                .collect(),
-        ))
-    }
+/// The streams of a grant, if one is named.
+fn granted_streams(
+    tx: &mut dyn Tx,
+    bearer: &Bearer,
+    grant_id: Option<&str>,
+) -> Result<Option<Vec<String>>> {
+    let Some(id) = grant_id else {
+        return Ok(None);
+    };
+    let grant = tx.one(
+        "SELECT body FROM grant_fact WHERE subject = ?1 AND id = ?2 AND revoked_ms IS NULL",
+        params![bearer.subject, id],
+        |row| Ok(serde_json::from_str::<crate::grant::Grant>(row.text(0)?)?),
+    )?;
+    let grant = grant.ok_or_else(|| Error::NotFound(format!("no grant has the id {id}")))?;
+    Ok(Some(
+        grant
+            .streams
+            .into_iter()
+            .map(|stream| stream.name)
+            .collect(),
+    ))
 }

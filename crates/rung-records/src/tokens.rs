@@ -128,7 +128,7 @@ impl Records {
             let all = connections(tx, bearer.subject)?;
             let mut own = all.into_iter().filter(|one| one.connector == connector && one.status != "revoked");
             let chosen: Vec<String> = if request.connections.is_empty() {
-                own.filter(|one| one.is_active()).map(|one| one.id).collect()
+                own.filter(super::scope::Connection::is_active).map(|one| one.id).collect()
             } else {
                 let known: Vec<String> = own.by_ref().map(|one| one.id).collect();
                 for id in &request.connections {

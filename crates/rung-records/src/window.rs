@@ -12,7 +12,7 @@ use crate::store::{Tx, params};
 use crate::{Error, Records, Result};
 
 /// Characters of a part where nobody says how many.
-pub const DEFAULT_CHARS: u64 = 4_096;
+pub(crate) const DEFAULT_CHARS: u64 = 4_096;
 /// Characters of a part at most.
 pub const MAX_CHARS: u64 = 16_384;
 /// Characters around a match at most.

@@ -1,6 +1,7 @@
 //! Changing records: each change is a version of its own, and what it was found by is changed with it.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
@@ -98,11 +99,9 @@ pub(crate) fn apply(
     let current = current(tx, collection, changes)?;
     let mut batch = Batch {
         collection: &*collection,
-        shape: &collection.shape,
         now_ms,
         rows: Vec::with_capacity(changes.len()),
-        facts: Vec::with_capacity(changes.len() * collection.shape.facts.len()),
-        dead: Vec::new(),
+        facts: Facts::default(),
         index: Postings::new(collection),
     };
     let mut done = Changed::default();
@@ -123,9 +122,9 @@ pub(crate) fn apply(
         done.changed += 1;
         records += i64::from(change.document.is_some()) - i64::from(lives);
         if let Some(old) = old {
-            batch.supersede(tx, old, version)?;
+            supersede(tx, batch.collection, old, version)?;
         }
-        batch.add(version, change, old)?;
+        batch.add(version, change, old);
         latest = latest.max(Some(change.emitted_at));
     }
     if done.changed == 0 {
@@ -163,7 +162,7 @@ fn current(
         WHERE subject = ?1 AND collection = ?2 AND until = 9223372036854775807 AND key IN (?3"
         .to_owned();
     for at in 1..KEYS {
-        sql.push_str(&format!(", ?{}", at + 3));
+        let _never_fails = write!(sql, ", ?{}", at + 3);
     }
     sql.push(')');
     for some in changes.chunks(KEYS) {
@@ -192,14 +191,133 @@ fn current(
     Ok(found)
 }
 
+/// Where a record stands in its stream.
+pub(crate) fn place(shape: &Shape, document: &Document<'_>, key: &str) -> Vec<u8> {
+    match &shape.order {
+        Some((field, kind)) => key::order(document.scalar(field).as_ref(), *kind),
+        // Then the key is all there is to order by.
+        None => key::of(&key.into(), key::Kind::Text).unwrap_or_default(),
+    }
+}
+
+/// Ends a version that held until now: it is found no more.
+fn supersede(tx: &mut dyn Tx, collection: &Collection, old: &Current, until: i64) -> Result<()> {
+    let (subject, no) = (collection.subject, collection.no);
+    tx.execute(
+        "UPDATE record SET until = ?4 WHERE subject = ?1 AND collection = ?2 AND version = ?3",
+        params![subject, no, old.version, until],
+    )?;
+    if old.deleted {
+        return Ok(());
+    }
+    let members = document::members(&old.data);
+    let members = members.ok_or_else(|| Error::Broken("a record is no object".to_owned()))?;
+    for (field, fact) in (0..).zip(&collection.shape.facts) {
+        let value = match old.lifted.iter().find(|long| long.field == fact.field) {
+            Some(long) => lifted_key(long, fact),
+            None => members
+                .iter()
+                .find(|(name, _)| *name == fact.field)
+                .and_then(|(_, value)| fact_key(&document::scalar(value)?, fact)),
+        };
+        if let Some(value) = value {
+            tx.execute(
+                "DELETE FROM fact WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND value = ?4 AND ord = ?5 AND version = ?6",
+                params![subject, no, field, &value, &old.ord, old.version],
+            )?;
+        }
+    }
+    if !collection.shape.lexical.is_empty() {
+        tx.insert(DEAD, params![subject, no, old.version])?;
+    }
+    Ok(())
+}
+
+/// Ends a version that was moved here while it held.
+pub(crate) fn end(
+    tx: &mut dyn Tx,
+    collection: &Collection,
+    version: i64,
+    until: i64,
+) -> Result<()> {
+    let old = tx.one(
+        "SELECT version, ord, deleted, data, lifted FROM record WHERE subject = ?1 AND collection = ?2 AND version = ?3
+         AND until = 9223372036854775807",
+        params![collection.subject, collection.no, version],
+        |row| {
+            Ok(Current {
+                version: row.int(0)?,
+                ord: row.bytes(1)?.to_owned(),
+                deleted: row.int(2)? == 1,
+                data: row.text(3)?.to_owned(),
+                lifted: document::lifted(row.maybe_text(4)?)?,
+            })
+        },
+    )?;
+    match old {
+        Some(old) => supersede(tx, collection, &old, until),
+        None => Ok(()),
+    }
+}
+
+/// What records are found by, before it is written.
+#[derive(Default)]
+pub(crate) struct Facts {
+    /// Where each record stands, and its version.
+    records: Vec<(Vec<u8>, i64)>,
+    /// Fields, values, and whose they are.
+    facts: Vec<(i64, Vec<u8>, usize)>,
+}
+
+impl Facts {
+    /// Takes in a record. Of texts that lie elsewhere it is told in `lifted`.
+    pub(crate) fn add(
+        &mut self,
+        shape: &Shape,
+        document: &Document<'_>,
+        lifted: &[Lifted],
+        ord: &[u8],
+        version: i64,
+    ) {
+        let record = self.records.len();
+        for (field, fact) in (0..).zip(&shape.facts) {
+            let value = match lifted.iter().find(|long| long.field == fact.field) {
+                Some(long) => lifted_key(long, fact),
+                None => document
+                    .scalar(&fact.field)
+                    .and_then(|value| fact_key(&value, fact)),
+            };
+            self.facts.extend(value.map(|value| (field, value, record)));
+        }
+        self.records.push((ord.to_vec(), version));
+    }
+
+    /// Writes them in the order in which they lie: neighbours are written together.
+    pub(crate) fn flush(mut self, tx: &mut dyn Tx, collection: &Collection) -> Result<()> {
+        self.facts
+            .sort_unstable_by(|a, b| (a.0, &a.1, a.2).cmp(&(b.0, &b.1, b.2)));
+        let mut values = Vec::with_capacity(self.facts.len() * FACTS.width);
+        for (field, value, record) in &self.facts {
+            let (ord, version) = &self.records[*record];
+            values.extend([
+                Value::Int(collection.subject),
+                Value::Int(collection.no),
+                Value::Int(*field),
+                Value::Bytes(value),
+                Value::Bytes(ord),
+                Value::Int(*version),
+            ]);
+        }
+        tx.insert(FACTS, &values)
+    }
+}
+
 /// Rows that go in together.
 struct Batch<'a, 'd> {
     collection: &'a Collection,
-    shape: &'a Shape,
     now_ms: i64,
     rows: Vec<NewRow<'a, 'd>>,
-    facts: Vec<(i64, Vec<u8>, usize)>,
-    dead: Vec<i64>,
+    facts: Facts,
     index: Postings,
 }
 
@@ -211,40 +329,7 @@ struct NewRow<'a, 'd> {
 }
 
 impl<'a, 'd> Batch<'a, 'd> {
-    /// Ends the version that held until now.
-    fn supersede(&mut self, tx: &mut dyn Tx, old: &Current, until: i64) -> Result<()> {
-        let (subject, no) = (self.collection.subject, self.collection.no);
-        tx.execute(
-            "UPDATE record SET until = ?4 WHERE subject = ?1 AND collection = ?2 AND version = ?3",
-            params![subject, no, old.version, until],
-        )?;
-        if old.deleted {
-            return Ok(());
-        }
-        let members = document::members(&old.data);
-        let members = members.ok_or_else(|| Error::Broken("a record is no object".to_owned()))?;
-        for (field, fact) in (0..).zip(&self.shape.facts) {
-            let value = match old.lifted.iter().find(|long| long.field == fact.field) {
-                Some(long) => lifted_key(long, fact),
-                None => members
-                    .iter()
-                    .find(|(name, _)| *name == fact.field)
-                    .and_then(|(_, value)| fact_key(&document::scalar(value)?, fact)),
-            };
-            if let Some(value) = value {
-                tx.execute(
-                    "DELETE FROM fact WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND value = ?4 AND ord = ?5 AND version = ?6",
-                    params![subject, no, field, &value, &old.ord, old.version],
-                )?;
-            }
-        }
-        if !self.shape.lexical.is_empty() {
-            self.dead.push(old.version);
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, version: i64, change: &'a Change<'d>, old: Option<&Current>) -> Result<()> {
+    fn add(&mut self, version: i64, change: &'a Change<'d>, old: Option<&Current>) {
         let Some(document) = &change.document else {
             // It keeps its place: a moment before this one may still be read.
             let ord = old.map_or_else(Vec::new, |old| old.ord.clone());
@@ -254,21 +339,12 @@ impl<'a, 'd> Batch<'a, 'd> {
                 change,
                 lifted: None,
             });
-            return Ok(());
+            return;
         };
-        let ord = match &self.shape.order {
-            Some((field, kind)) => key::order(document.scalar(field).as_ref(), *kind),
-            // Then the key is all there is to order by.
-            None => key::of(&change.key.into(), key::Kind::Text).unwrap_or_default(),
-        };
-        let row = self.rows.len();
-        for (field, fact) in (0..).zip(&self.shape.facts) {
-            let value = document.scalar(&fact.field);
-            if let Some(value) = value.and_then(|value| fact_key(&value, fact)) {
-                self.facts.push((field, value, row));
-            }
-        }
-        for (field, name) in (0..).zip(&self.shape.lexical) {
+        let shape = &self.collection.shape;
+        let ord = place(shape, document, change.key);
+        self.facts.add(shape, document, &[], &ord, version);
+        for (field, name) in (0..).zip(&shape.lexical) {
             if let Some(text) = document.text(name) {
                 self.index.add(field, version, &text);
             }
@@ -279,7 +355,6 @@ impl<'a, 'd> Batch<'a, 'd> {
             change,
             lifted: document.lifted_json(),
         });
-        Ok(())
     }
 
     fn flush(mut self, tx: &mut dyn Tx) -> Result<()> {
@@ -329,28 +404,7 @@ impl<'a, 'd> Batch<'a, 'd> {
                 }
             }
         }
-        // In the order in which they lie: neighbours are written together.
-        self.facts
-            .sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        let mut values = Vec::with_capacity(self.facts.len() * FACTS.width);
-        for (field, value, row) in &self.facts {
-            let row = &self.rows[*row];
-            values.extend([
-                subject,
-                no,
-                Value::Int(*field),
-                Value::Bytes(value),
-                Value::Bytes(&row.ord),
-                Value::Int(row.version),
-            ]);
-        }
-        tx.insert(FACTS, &values)?;
-        let dead: Vec<Value<'_>> = self
-            .dead
-            .iter()
-            .flat_map(|version| [subject, no, Value::Int(*version)])
-            .collect();
-        tx.insert(DEAD, &dead)?;
+        self.facts.flush(tx, self.collection)?;
         self.index.flush(tx)
     }
 }
@@ -379,17 +433,4 @@ pub(crate) fn lifted_key(long: &Lifted, fact: &Fact) -> Option<Vec<u8>> {
         Ways::All => Some(key::long_text(&long.head, &digest)),
         Ways::Equal => digest.get(..12).map(<[u8]>::to_vec),
     }
-}
-
-/// Everything that is found by a version, and the version itself, taken out for good.
-pub(crate) fn forget(tx: &mut dyn Tx, collection: &Collection, versions: &[i64]) -> Result<()> {
-    for version in versions {
-        for table in ["chunk", "record"] {
-            let sql = format!(
-                "DELETE FROM {table} WHERE subject = ?1 AND collection = ?2 AND version = ?3"
-            );
-            tx.execute(&sql, params![collection.subject, collection.no, *version])?;
-        }
-    }
-    Ok(())
 }

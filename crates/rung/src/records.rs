@@ -22,12 +22,11 @@ pub(crate) fn open(settings: &Settings) -> Result<Arc<Records>, Fault> {
         history: settings.records_history(),
         ..Options::default()
     };
-    let records = match settings.records_postgres() {
-        Some(address) => Records::open(Postgres::open(PostgresOptions::new(address))?, options)?,
-        None => {
-            let home = Home::open(settings.home()?)?;
-            Records::open(Sqlite::open(&home.path().join(FILE))?, options)?
-        }
+    let records = if let Some(address) = settings.records_postgres() {
+        Records::open(Postgres::open(PostgresOptions::new(address))?, options)?
+    } else {
+        let home = Home::open(settings.home()?)?;
+        Records::open(Sqlite::open(&home.path().join(FILE))?, options)?
     };
     Ok(Arc::new(records))
 }

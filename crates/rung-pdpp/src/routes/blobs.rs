@@ -69,7 +69,7 @@ pub(super) async fn get(
         .await
         .unwrap_or_else(|error| Err(Error::Broken(error.to_string())));
     let mut response = match found {
-        Ok((bearer, blob, alias)) => sent(&service, bearer, blob, alias, range, request.method()),
+        Ok((bearer, blob, alias)) => sent(&service, &bearer, &blob, alias, range, request.method()),
         Err(error) => answer::refusal(&error, &request_id, &origin),
     };
     answer::dress(&mut response, &request_id);
@@ -104,8 +104,8 @@ fn range(headers: &HeaderMap) -> Option<Asked> {
 
 fn sent(
     service: &Arc<Service>,
-    bearer: Bearer,
-    blob: Blob,
+    bearer: &Bearer,
+    blob: &Blob,
     alias: bool,
     asked: Option<Asked>,
     method: &Method,
@@ -133,7 +133,12 @@ fn sent(
     let body = if *method == Method::HEAD {
         Body::empty()
     } else {
-        Body::new(Pieces::of(service.clone(), bearer, blob.clone(), range))
+        Body::new(Pieces::of(
+            service.clone(),
+            bearer.clone(),
+            blob.clone(),
+            range,
+        ))
     };
     let mut response = Response::new(body);
     if asked.is_some() {
@@ -316,7 +321,7 @@ impl io::Read for Reader {
             match self.pieces.blocking_recv() {
                 None => return Ok(0),
                 Some(piece) => {
-                    self.rest = piece.map_err(|error| io::Error::other(error.to_string()))?
+                    self.rest = piece.map_err(|error| io::Error::other(error.to_string()))?;
                 }
             }
         }

@@ -47,8 +47,7 @@ pub(super) async fn post(
             .unwrap_or_else(|error| Err(Error::Broken(error.to_string())));
         // What was refused is told first; a body that broke off is nobody's word.
         match (taken, sent) {
-            (Err(error), _) => Err(error),
-            (Ok(_), Err(error)) => Err(error),
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             (Ok(told), Ok(())) => Ok(told),
         }
     };

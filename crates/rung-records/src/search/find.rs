@@ -1,6 +1,7 @@
 //! Asking for records by words: which of them, in which order, and what to show of each.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -99,7 +100,7 @@ impl Records {
         }
         self.store.reading(|tx| {
             let sights = self.searched(tx, bearer, query)?;
-            let question = self.question(query);
+            let question = question(query);
             let authority = bearer.authority();
             let place = match &query.cursor {
                 Some(cursor) => self.seal.open(&authority, &question, "cursor", cursor)?,
@@ -133,23 +134,6 @@ impl Records {
                 sources: sights.len(),
             })
         })
-    }
-
-    fn question(&self, query: &SearchQuery) -> String {
-        let mut filters = query.filters.clone();
-        filters.sort();
-        let filters: Vec<Json> = filters
-            .iter()
-            .map(|one| json!([one.field, one.bound, one.value]))
-            .collect();
-        json!([
-            "search",
-            query.q,
-            query.streams,
-            query.choice.connection_id,
-            filters
-        ])
-        .to_string()
     }
 
     /// Where to look: what may be seen, of what was asked for, and has words.
@@ -402,7 +386,7 @@ pub(crate) fn encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _never_fails = write!(out, "%{byte:02X}");
         }
     }
     out
@@ -446,7 +430,7 @@ fn matched(
 fn around(text: &str, asked: &[String], part: bool) -> Option<Matched> {
     let mut places = Vec::new();
     words::each(text, |word, place| {
-        places.push((place, asked.iter().any(|own| own == word)))
+        places.push((place, asked.iter().any(|own| own == word)));
     });
     let first = places.iter().position(|(_, hit)| *hit)?;
     let from = first.saturating_sub(SNIPPET_WORDS / 4);
@@ -478,4 +462,22 @@ fn around(text: &str, asked: &[String], part: bool) -> Option<Matched> {
         snippet,
         excerpt,
     })
+}
+
+/// What was asked, in one spelling.
+fn question(query: &SearchQuery) -> String {
+    let mut filters = query.filters.clone();
+    filters.sort();
+    let filters: Vec<Json> = filters
+        .iter()
+        .map(|one| json!([one.field, one.bound, one.value]))
+        .collect();
+    json!([
+        "search",
+        query.q,
+        query.streams,
+        query.choice.connection_id,
+        filters
+    ])
+    .to_string()
 }

@@ -4,7 +4,8 @@ mod find;
 mod postings;
 pub(crate) mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 
 use crate::Result;
 use crate::scope::Collection;
@@ -45,6 +46,62 @@ const BLOCKS: Insert = Insert {
 
 /// Words whose blocks are looked up at once.
 const TERMS: usize = 200;
+
+/// A block of postings: of which field, of which word, and its first version.
+pub(crate) type BlockPlace = (i64, String, i64);
+
+/// Takes dead versions out of some blocks, from a place on. Says where to go on.
+pub(crate) fn clean_blocks(
+    tx: &mut dyn Tx,
+    collection: &Collection,
+    dead: &HashSet<i64>,
+    from: &BlockPlace,
+    blocks: i64,
+) -> Result<Option<BlockPlace>> {
+    let (subject, no) = (collection.subject, collection.no);
+    let rows = tx.all(
+        "SELECT field, term, first, docs FROM posting WHERE subject = ?1 AND collection = ?2
+         AND (field, term, first) > (?3, ?4, ?5) ORDER BY field, term, first LIMIT ?6",
+        params![subject, no, from.0, &from.1, from.2, blocks],
+        |row| {
+            Ok((
+                row.int(0)?,
+                row.text(1)?.to_owned(),
+                row.int(2)?,
+                row.bytes(3)?.to_owned(),
+            ))
+        },
+    )?;
+    for (field, term, first, docs) in &rows {
+        let mut all = Vec::new();
+        Block::read(docs)?.postings(&mut all)?;
+        let before = all.len();
+        all.retain(|posting| !dead.contains(&posting.version));
+        if all.len() == before {
+            continue;
+        }
+        let place = params![subject, no, *field, term, *first];
+        if all.is_empty() {
+            tx.execute(
+                "DELETE FROM posting WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND term = ?4 AND first = ?5",
+                place,
+            )?;
+            continue;
+        }
+        let mut block = Block::default();
+        for posting in all {
+            block.push(posting);
+        }
+        let mut bytes = Vec::new();
+        block.write(&mut bytes);
+        let mut values = place.to_vec();
+        values.push(Value::Bytes(&bytes));
+        tx.insert(BLOCKS, &values)?;
+    }
+    let full = i64::try_from(rows.len()).unwrap_or(0) == blocks;
+    let last = rows.into_iter().next_back().filter(|_| full);
+    Ok(last.map(|(field, term, first, _)| (field, term, first)))
+}
 
 impl Postings {
     pub(crate) fn new(collection: &Collection) -> Self {
@@ -87,7 +144,7 @@ impl LexicalIndex for Postings {
             WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND first = 9223372036854775807 AND term IN (?4"
             .to_owned();
         for at in 1..TERMS {
-            sql.push_str(&format!(", ?{}", at + 4));
+            let _never_fails = write!(sql, ", ?{}", at + 4);
         }
         sql.push(')');
         for (field, terms) in std::mem::take(&mut self.added) {

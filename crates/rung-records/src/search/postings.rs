@@ -7,7 +7,7 @@ const FULL_BYTES: usize = 1_200;
 
 /// An occurrence: in which version, how often, and in how long a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Posting {
+pub(crate) struct Posting {
     /// The version.
     pub version: i64,
     /// How often.
@@ -17,7 +17,7 @@ pub struct Posting {
 }
 
 /// The length of a text in steps that grow with it.
-pub fn step(words: usize) -> u8 {
+pub(super) fn step(words: usize) -> u8 {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -28,13 +28,13 @@ pub fn step(words: usize) -> u8 {
 }
 
 /// About how many words a step stands for.
-pub fn words(step: u8) -> f32 {
+pub(crate) fn words(step: u8) -> f32 {
     (f32::from(step) / 8.0).exp2() - 1.0
 }
 
 /// A block that is being filled.
 #[derive(Debug, Clone, Default)]
-pub struct Block {
+pub(super) struct Block {
     /// The first version in it.
     pub first: i64,
     last: i64,
@@ -43,7 +43,7 @@ pub struct Block {
 
 impl Block {
     /// A block as it was stored.
-    pub fn read(bytes: &[u8]) -> Result<Self> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let mut at = bytes;
         let first = number(&mut at)?;
         let last = first.wrapping_add(number(&mut at)?);
@@ -55,14 +55,14 @@ impl Block {
     }
 
     /// As it is stored.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
         push(out, self.first);
         push(out, self.last.wrapping_sub(self.first));
         out.extend_from_slice(&self.body);
     }
 
     /// Adds an occurrence, later than all that are there.
-    pub fn push(&mut self, posting: Posting) {
+    pub(super) fn push(&mut self, posting: Posting) {
         if self.body.is_empty() {
             self.first = posting.version;
             self.last = posting.version;
@@ -74,17 +74,12 @@ impl Block {
     }
 
     /// Whether another one should be begun.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.body.len() >= FULL_BYTES
     }
 
-    /// Whether nothing is in it.
-    pub fn is_empty(&self) -> bool {
-        self.body.is_empty()
-    }
-
     /// Everything in it, added to `out`.
-    pub fn postings(&self, out: &mut Vec<Posting>) -> Result<()> {
+    pub(super) fn postings(&self, out: &mut Vec<Posting>) -> Result<()> {
         let mut at = self.body.as_slice();
         let mut version = self.first;
         while !at.is_empty() {
@@ -167,10 +162,10 @@ mod tests {
     #[test]
     fn steps_grow_with_lengths() {
         assert!((0..5_000).all(|words| step(words) <= step(words + 1)));
-        for length in [1usize, 20, 300, 50_000] {
-            let about = words(step(length));
+        for length in [1u16, 20, 300, 50_000] {
+            let about = words(step(usize::from(length)));
             assert!(
-                (about / length as f32 - 1.0).abs() < 0.6,
+                (about / f32::from(length) - 1.0).abs() < 0.6,
                 "{length} {about}"
             );
         }

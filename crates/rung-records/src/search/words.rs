@@ -7,7 +7,7 @@ use unicode_normalization::char::is_combining_mark;
 const MAX_WORD_BYTES: usize = 64;
 
 /// Hands over the words of a text: runs of letters and digits, without case and accents, with where they stand.
-pub fn each(text: &str, mut word: impl FnMut(&str, std::ops::Range<usize>)) {
+pub(crate) fn each(text: &str, mut word: impl FnMut(&str, std::ops::Range<usize>)) {
     let mut plain = String::with_capacity(MAX_WORD_BYTES);
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -65,7 +65,7 @@ fn fold(word: &str, plain: &mut String) {
 }
 
 /// The words of a question, each once.
-pub fn asked(question: &str) -> Vec<String> {
+pub(crate) fn asked(question: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     each(question, |word, _| {
         if !words.iter().any(|own| own == word) {

@@ -44,7 +44,7 @@ impl Options {
             address: address.into(),
             max_connections: 16,
             patience: Duration::from_secs(10),
-            statement_timeout: Duration::from_secs(60),
+            statement_timeout: Duration::from_mins(1),
         }
     }
 }

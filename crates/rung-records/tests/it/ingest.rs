@@ -32,7 +32,7 @@ fn a_bad_line_is_named_and_the_rest_is_taken() {
                 5_005 => bytes.extend_from_slice(b"{\"data\":{\"id\":\"x\"}}"),
                 5_006 => bytes.extend_from_slice(b"{\"key\":\"a\",\"data\":{},\"op\":\"explode\"}"),
                 5_007 => {
-                    bytes.extend_from_slice(b"{\"key\":\"a\",\"data\":{},\"emitted_at\":\"soon\"}")
+                    bytes.extend_from_slice(b"{\"key\":\"a\",\"data\":{},\"emitted_at\":\"soon\"}");
                 }
                 5_008 => bytes.extend_from_slice(b"\"no object\""),
                 _ => bytes.extend_from_slice(

@@ -24,7 +24,7 @@ fn all(fixture: &Fixture, bearer: &Bearer, mut query: ListQuery) -> Vec<String> 
 }
 
 fn message(n: usize, sent_at: Option<&str>) -> Value {
-    let mut data = json!({"id": format!("m{n}"), "from": format!("p{}", n % 3), "size": n, "unread": n % 2 == 0});
+    let mut data = json!({"id": format!("m{n}"), "from": format!("p{}", n % 3), "size": n, "unread": n.is_multiple_of(2)});
     if let Some(at) = sent_at {
         data["sent_at"] = json!(at);
     }

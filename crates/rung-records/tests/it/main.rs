@@ -1,5 +1,15 @@
 //! What records promise, on both stores: every test here runs on SQLite and on PostgreSQL.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::needless_pass_by_value,
+    clippy::default_trait_access
+)]
+
 mod aggregate;
 mod blobs;
 mod changes;
@@ -9,4 +19,5 @@ mod list;
 mod search;
 mod stores;
 mod support;
+mod tend;
 mod window;

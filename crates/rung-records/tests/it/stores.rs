@@ -1,4 +1,4 @@
-use rung_records::store::Sqlite;
+use rung_records::store::{Postgres, PostgresOptions, Sqlite};
 use rung_records::{Options, Records};
 use serde_json::{Map, json};
 
@@ -160,5 +160,61 @@ fn a_copy_is_whole_while_the_store_is_in_use() {
             .unwrap();
         let listed = counted.records.len() as i64;
         assert_eq!(listed, counted.count.unwrap().min(100));
+    }
+}
+
+#[test]
+fn any_process_on_one_database_goes_on_where_another_stopped() {
+    let fixture = Fixture::postgres(Options::default()).filled();
+    for n in 0..6 {
+        fixture.put("home", "messages", &format!("m{n}"), json!({"id": format!("m{n}"), "body": "word", "sent_at": format!("2026-01-0{}", n + 1)}));
+    }
+    let address = fixture.database.as_ref().unwrap();
+    let other = Records::open(
+        Postgres::open(PostgresOptions::new(address)).unwrap(),
+        Options::default(),
+    )
+    .unwrap();
+    let token = fixture
+        .records
+        .owner_token("owner_local", "me", None)
+        .unwrap();
+    let bearer = other.admit(token.expose()).unwrap();
+    let first = fixture.list(&fixture.owner, &page("messages", 4));
+    let rest = rung_records::ListQuery {
+        cursor: first.next_cursor.clone(),
+        ..page("messages", 4)
+    };
+    let rest = other.list(&bearer, &rest).unwrap();
+    assert_eq!(
+        [ids(&first), ids(&rest)].concat(),
+        ["m5", "m4", "m3", "m2", "m1", "m0"]
+    );
+    // Both write, and both see it.
+    std::thread::scope(|scope| {
+        for (records, connection) in [(&fixture.records, "home"), (&other, "work")] {
+            let owner = &fixture.owner;
+            scope.spawn(move || {
+                for n in 0..40 {
+                    let mut ingest = records.ingest(owner, &target(connection, "messages")).unwrap();
+                    let line = json!({"key": format!("x{n}"), "data": {"id": format!("x{n}"), "body": "word"}});
+                    ingest.push(line.to_string().as_bytes()).unwrap();
+                    assert_eq!(ingest.finish().unwrap().records_accepted, 1);
+                }
+            });
+        }
+    });
+    for records in [&fixture.records, &other] {
+        let query = rung_records::SearchQuery {
+            q: "word".into(),
+            limit: 1,
+            ..Default::default()
+        };
+        assert_eq!(records.search(&bearer, &query).unwrap().total, 86);
+        let all = rung_records::ListQuery {
+            count: rung_records::Count::Exact,
+            ..page("messages", 100)
+        };
+        assert_eq!(records.list(&bearer, &all).unwrap().count, Some(86));
     }
 }

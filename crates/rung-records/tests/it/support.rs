@@ -71,12 +71,11 @@ impl Fixture {
     /// A database of its own in the cluster that the test run has, or in one of its own.
     pub(crate) fn postgres(options: Options) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (cluster, address) = match std::env::var("RUNG_TEST_POSTGRES") {
-            Ok(address) => (None, address),
-            Err(_) => {
-                let (cluster, address) = Cluster::start();
-                (Some(cluster), address)
-            }
+        let (cluster, address) = if let Ok(address) = std::env::var("RUNG_TEST_POSTGRES") {
+            (None, address)
+        } else {
+            let (cluster, address) = Cluster::start();
+            (Some(cluster), address)
         };
         let name = format!(
             "t{}_{}",
@@ -131,8 +130,12 @@ impl Fixture {
     }
 
     pub(crate) fn ingest(&self, connection: &str, stream: &str, lines: &[Value]) -> Ingested {
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        self.ingest_bytes(connection, stream, text.as_bytes())
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line).unwrap();
+            text.push(b'\n');
+        }
+        self.ingest_bytes(connection, stream, &text)
     }
 
     pub(crate) fn ingest_bytes(&self, connection: &str, stream: &str, bytes: &[u8]) -> Ingested {

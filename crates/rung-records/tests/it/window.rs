@@ -115,7 +115,7 @@ fn a_cursor_knows_when_the_text_has_changed() {
                 "messages",
                 "m",
                 json!({"id": "m", "body": text, "subject": text}),
-            )
+            );
         };
         put(&"a".repeat(50_000));
         let first = fixture

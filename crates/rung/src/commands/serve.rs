@@ -91,10 +91,10 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         };
         let data = Arc::new(rung_pdpp::Service::new(data, &mut config.registry));
         config.beside = rung_pdpp::router(data.clone());
-        let settling = Settling::start(data);
+        let upkeep = Upkeep::start(&data);
         let stop = super::asked_to_stop();
         let served = http::serve(Server::new(offer), config, listener, stop).await;
-        settling.end();
+        upkeep.end();
         served.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
     });
     // What a thread is still reading for nobody must not keep us.
@@ -104,38 +104,47 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
 
 /// How often what was shown goes from the journal into the store.
 const SETTLE_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether something is to be built, let go or cleaned.
+const TEND_EVERY: Duration = Duration::from_secs(5);
 
-/// A thread that brings what was shown into the store, until nothing is shown any more.
-struct Settling {
-    end: mpsc::Sender<()>,
-    thread: Option<JoinHandle<()>>,
+/// Threads that see to the data for as long as it is served.
+struct Upkeep {
+    end: Vec<mpsc::Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
-impl Settling {
-    fn start(data: Arc<rung_pdpp::Service>) -> Self {
+impl Upkeep {
+    fn start(data: &Arc<rung_pdpp::Service>) -> Self {
+        let mut upkeep = Self {
+            end: Vec::new(),
+            threads: Vec::new(),
+        };
+        let settled = data.clone();
+        upkeep.every(SETTLE_EVERY, move || settled.settle());
+        let tended = data.clone();
+        upkeep.every(TEND_EVERY, move || tended.tend());
+        upkeep
+    }
+
+    fn every(&mut self, pause: Duration, work: impl Fn() + Send + 'static) {
         let (end, ended) = mpsc::channel();
         let thread = std::thread::Builder::new()
-            .name("settle".to_owned())
+            .name("upkeep".to_owned())
             .spawn(move || {
                 loop {
-                    data.settle();
-                    if !matches!(
-                        ended.recv_timeout(SETTLE_EVERY),
-                        Err(RecvTimeoutError::Timeout)
-                    ) {
-                        return data.settle();
+                    work();
+                    if !matches!(ended.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
+                        return work();
                     }
                 }
             });
-        Self {
-            end,
-            thread: thread.ok(),
-        }
+        self.end.push(end);
+        self.threads.extend(thread.ok());
     }
 
     fn end(self) {
         drop(self.end);
-        if let Some(thread) = self.thread {
+        for thread in self.threads {
             let _ended_or_panicked = thread.join();
         }
     }

@@ -102,7 +102,7 @@ impl Taking<'_> {
             return self.list(BufReader::new(file));
         }
         let note = self.note_of(path);
-        let from = self.resumed(&mut file, &note)?;
+        let from = resumed(&mut file, &note)?;
         if let Some(from) = &from {
             eprintln!("going on after {} lines", from.lines);
         }
@@ -157,17 +157,16 @@ impl Taking<'_> {
                         .with_hint("name one for all with --stream NAME")
                 })?,
             };
-            let at = match streams.iter().position(|(own, _)| *own == stream) {
-                Some(at) => at,
-                None => {
-                    let target = Target {
-                        connector_id: self.args.connector.clone(),
-                        connection_id: self.args.connection.clone(),
-                        stream: stream.clone(),
-                    };
-                    streams.push((stream, self.records.ingest(self.owner, &target)?));
-                    streams.len() - 1
-                }
+            let at = if let Some(at) = streams.iter().position(|(own, _)| *own == stream) {
+                at
+            } else {
+                let target = Target {
+                    connector_id: self.args.connector.clone(),
+                    connection_id: self.args.connection.clone(),
+                    stream: stream.clone(),
+                };
+                streams.push((stream, self.records.ingest(self.owner, &target)?));
+                streams.len() - 1
             };
             streams[at].1.push(&line)?;
             bar.moved(bytes, lines);
@@ -204,19 +203,6 @@ impl Taking<'_> {
         self.notes.join(format!("{name}.json"))
     }
 
-    /// How far it had come, if what was taken then still stands at the file's beginning.
-    fn resumed(&self, file: &mut File, note: &Path) -> std::result::Result<Option<Note>, Fault> {
-        let known = fs::read(note)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
-        let Some(known) = known else {
-            return Ok(None);
-        };
-        file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-        let same = digest(file, known.bytes)? == known.sha256;
-        Ok(Some(known).filter(|_| same))
-    }
-
     fn write_note(&self, note: &Path, path: &Path, bytes: u64, lines: u64) {
         let sha256 = File::open(path)
             .ok()
@@ -235,8 +221,22 @@ impl Taking<'_> {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn unreadable(error: io::Error) -> Fault {
     Fault::new(Code::InvalidArguments, error.to_string())
+}
+
+/// How far it had come, if what was taken then still stands at the file's beginning.
+fn resumed(file: &mut File, note: &Path) -> std::result::Result<Option<Note>, Fault> {
+    let known = fs::read(note)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+    let Some(known) = known else {
+        return Ok(None);
+    };
+    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let same = digest(file, known.bytes)? == known.sha256;
+    Ok(Some(known).filter(|_| same))
 }
 
 /// A digest of the last part of what was taken: enough to tell that it is the same file.
@@ -296,6 +296,7 @@ impl Bar {
             return;
         }
         self.told = Some(Instant::now());
+        #[allow(clippy::cast_precision_loss)]
         let rate = lines as f64 / self.began.elapsed().as_secs_f64().max(0.001);
         let part = self.size.map_or_else(String::new, |size| {
             let part = (bytes * 30 / size.max(1)).min(30) as usize;

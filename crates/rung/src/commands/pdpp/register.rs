@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rung_fault::{Code, Fault};
-use rung_records::Records;
+use rung_records::{Progress, Records};
 
 use crate::exit::Result;
 
@@ -23,5 +23,13 @@ pub(super) fn run(records: &Records, files: &[PathBuf]) -> Result {
             declared.streams.len()
         );
     }
+    let told = |progress: &Progress| {
+        let part = progress.done * 100 / progress.of.max(1);
+        eprintln!(
+            "building {} of {}: {part} %",
+            progress.stream, progress.connection
+        );
+    };
+    records.tend(&told).map_err(Fault::from)?;
     Ok(())
 }
