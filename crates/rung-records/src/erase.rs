@@ -15,7 +15,7 @@ pub struct Erased {
 }
 
 /// Everything that a collection lies in.
-pub(crate) const TABLES: [&str; 5] = ["record", "fact", "posting", "dead", "chunk"];
+pub(crate) const TABLES: [&str; 6] = ["record", "fact", "posting", "tail", "dead", "chunk"];
 
 impl Records {
     /// Erases a connection and everything that came from it.

@@ -18,7 +18,9 @@ use crate::write::{self, Change};
 use crate::{Error, Records, Result};
 
 /// Bytes that are taken in at once.
-const BATCH_BYTES: usize = 4 * 1024 * 1024;
+const BATCH_BYTES: usize = 12 * 1024 * 1024;
+/// So many changes at once make another store of it.
+const LEARN_AFTER: u64 = 5_000;
 /// Bytes of a key.
 const MAX_KEY_BYTES: usize = 1_024;
 
@@ -237,6 +239,10 @@ impl Ingest<'_> {
     pub fn finish(mut self) -> Result<Ingested> {
         let rest = std::mem::take(&mut self.buffer);
         self.take(&rest)?;
+        let changed = self.done.records_accepted - self.done.records_unchanged;
+        if changed >= LEARN_AFTER {
+            self.records.store.learn()?;
+        }
         Ok(self.done)
     }
 

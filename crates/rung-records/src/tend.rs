@@ -254,16 +254,19 @@ impl Records {
         if dead.is_empty() || few && !must {
             return Ok(false);
         }
-        let mut place = (-1i64, String::new(), -1i64);
-        loop {
-            let next = self.store.writing(|tx| {
+        let mut place = Some((-1, String::new(), -1));
+        while let Some(from) = place {
+            place = self.store.writing(|tx| {
                 write::lock(tx, subject)?;
-                search::clean_blocks(tx, collection, &dead, &place, BLOCKS)
+                search::clean_blocks(tx, collection, &dead, &from, BLOCKS)
             })?;
-            match next {
-                Some(next) => place = next,
-                None => break,
-            }
+        }
+        let mut place = Some((-1, String::new()));
+        while let Some(from) = place {
+            place = self.store.writing(|tx| {
+                write::lock(tx, subject)?;
+                search::clean_tails(tx, collection, &dead, &from, BLOCKS)
+            })?;
         }
         self.store.writing(|tx| {
             for version in &dead {

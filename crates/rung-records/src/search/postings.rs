@@ -78,6 +78,45 @@ impl Block {
         self.body.len() >= FULL_BYTES
     }
 
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// As it is stored.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.body.len() + 12);
+        self.write(&mut bytes);
+        bytes
+    }
+
+    /// Adds all of a later block. What is full on the way is handed over, and another one begun.
+    pub(crate) fn append(&mut self, later: &Self, mut full: impl FnMut(&Self)) -> Result<()> {
+        if self.body.is_empty() && !later.is_full() {
+            self.clone_from(later);
+            return Ok(());
+        }
+        if self.body.len() + later.body.len() < FULL_BYTES {
+            // Its first one is as far from itself as nothing; here it is as far from our last one as it is.
+            let mut rest = later.body.as_slice();
+            let _nothing = number(&mut rest)?;
+            push(&mut self.body, later.first.wrapping_sub(self.last));
+            self.body.extend_from_slice(rest);
+            self.last = later.last;
+            return Ok(());
+        }
+        let mut all = Vec::new();
+        later.postings(&mut all)?;
+        for posting in all {
+            if self.is_full() {
+                full(self);
+                *self = Self::default();
+            }
+            self.push(posting);
+        }
+        Ok(())
+    }
+
     /// Everything in it, added to `out`.
     pub(super) fn postings(&self, out: &mut Vec<Posting>) -> Result<()> {
         let mut at = self.body.as_slice();
@@ -149,6 +188,28 @@ mod tests {
             let mut out = Vec::new();
             block.postings(&mut out).unwrap();
             prop_assert_eq!(out, all);
+        }
+
+        #[test]
+        fn blocks_that_are_joined_hold_what_they_held(gaps in prop::collection::vec((1i64..1_000_000, 1u32..300), 0..2_000), cuts in prop::collection::vec(1usize..400, 1..20)) {
+            let mut version = 0;
+            let all: Vec<Posting> = gaps.iter().map(|(gap, times)| { version += gap; Posting { version, times: *times, length: 9 } }).collect();
+            let (mut rest, mut tail, mut found) = (all.as_slice(), Block::default(), Vec::new());
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (now, later) = rest.split_at((*cut).min(rest.len()));
+                rest = later;
+                let mut block = Block::default();
+                for posting in now {
+                    block.push(*posting);
+                }
+                tail.append(&block, |full| full.postings(&mut found).unwrap()).unwrap();
+                tail = Block::read(&tail.bytes()).unwrap();
+            }
+            tail.postings(&mut found).unwrap();
+            prop_assert_eq!(found, all);
         }
 
         #[test]

@@ -215,6 +215,9 @@ pub trait Store: Send + Sync {
     /// Gives back room, and overwrites what was in it.
     fn scrub(&self) -> Result<()>;
 
+    /// Learns how much of what there is, so that questions are answered the short way.
+    fn learn(&self) -> Result<()>;
+
     /// The word for it: `sqlite` or `postgres`.
     fn engine(&self) -> &'static str;
 }

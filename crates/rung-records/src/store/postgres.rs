@@ -187,6 +187,13 @@ impl Store for Postgres {
         done
     }
 
+    fn learn(&self) -> Result<()> {
+        let mut session = self.take()?;
+        let done = session.client.batch_execute("ANALYZE").map_err(Error::from);
+        self.give_back(session, done.is_ok());
+        done
+    }
+
     fn engine(&self) -> &'static str {
         "postgres"
     }
