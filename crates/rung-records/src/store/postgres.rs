@@ -76,7 +76,10 @@ impl Postgres {
             Error::Broken(format!("the address of the database is none: {error}"))
         })?;
         let timeout_ms = options.statement_timeout.as_millis();
-        config.options(&format!("-c statement_timeout={timeout_ms}"));
+        // What is asked differs by the value it is asked for: a plan for any value is a bad one for most.
+        config.options(&format!(
+            "-c statement_timeout={timeout_ms} -c plan_cache_mode=force_custom_plan"
+        ));
         if config.get_application_name().is_none() {
             config.application_name("rung");
         }
