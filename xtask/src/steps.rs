@@ -27,6 +27,38 @@ const TOOLS: [&str; 3] = ["nextest", "deny", "fuzz"];
 /// Seconds for which the long run fuzzes each target.
 const FUZZ_SECONDS: u32 = 60;
 
+/// A throw-away PostgreSQL cluster.
+struct Cluster {
+    dir: tempfile::TempDir,
+    address: String,
+}
+
+impl Cluster {
+    fn start() -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("pg").tempdir()?;
+        let out = Command::new("scripts/postgres")
+            .arg("start")
+            .arg(dir.path())
+            .output()?;
+        ensure!(
+            out.status.success(),
+            "no PostgreSQL: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        let address = String::from_utf8(out.stdout)?.trim().to_owned();
+        Ok(Self { dir, address })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ended = Command::new("scripts/postgres")
+            .arg("stop")
+            .arg(self.dir.path())
+            .status();
+    }
+}
+
 /// Runs the steps and says how each ended.
 pub(crate) fn test(long: bool) -> ExitCode {
     let mut steps = Steps {
@@ -64,7 +96,11 @@ pub(crate) fn test(long: bool) -> ExitCode {
         docs::check()
     });
     steps.with("nextest", "tests", || {
-        cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
+        // One cluster for all tests that want a database.
+        let cluster = Cluster::start()?;
+        let mut tests = command("cargo");
+        tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
+        run(tests.env("RUNG_TEST_POSTGRES", &cluster.address))
     });
     steps.step("doc tests", || {
         cargo(&["test", "--doc", "--workspace", "--quiet"])
@@ -134,7 +170,11 @@ impl Steps {
             let mut hop = command("cargo");
             run(hop
                 .args(["run", "--release", "--quiet"])
-                .current_dir("bench/mcp-client"))
+                .current_dir("bench/mcp-client"))?;
+            let mut records = command("cargo");
+            run(records
+                .args(["run", "--release", "--quiet"])
+                .current_dir("bench/records"))
         });
     }
 

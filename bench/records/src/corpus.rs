@@ -67,8 +67,8 @@ impl Corpus {
     /// A record of a stream: its key, and its data.
     pub fn record(&self, stream: &str, n: u64) -> (String, Value) {
         let mut dice = Dice::new(n * 31 + stream.len() as u64);
-        // Some years of them, in an order of their own.
-        let at = 1_600_000_000 + (n.wrapping_mul(2_654_435_761) % 160_000_000);
+        // Five years of them, about in the order in which they happened.
+        let at = 1_600_000_000 + n * (157_000_000 / self.count(stream)) + dice.below(300_000);
         let at = time(at);
         match stream {
             "messages" => {

@@ -141,7 +141,7 @@ impl Tests {
                 continue;
             }
             let (subject, no) = (collection.subject, collection.no);
-            if test.exact {
+            if test.exact && test.fact.ways == Ways::All {
                 sql.push(" AND EXISTS (SELECT 1 FROM fact g WHERE g.subject = ")
                     .bind(subject);
                 sql.push(" AND g.collection = ")

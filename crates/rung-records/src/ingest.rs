@@ -168,7 +168,7 @@ impl Records {
                             document: None,
                         })
                         .collect();
-                    write::apply(tx, collection, &changes, now_ms).map(drop)
+                    write::apply(tx, collection, &changes, write::Rule::Changes, now_ms).map(drop)
                 };
             if let Some(key) = key {
                 return gone(&[key.to_owned()], tx, &mut collection);
@@ -204,6 +204,8 @@ struct Line<'a> {
 
 /// A line that can be taken.
 struct Taken<'a> {
+    input_index: u64,
+    receipt_id: String,
     key: Cow<'a, str>,
     emitted_at: Cow<'a, str>,
     document: Option<Document<'a>>,
@@ -278,33 +280,59 @@ impl Ingest<'_> {
             let input_index = self.done.records_attempted;
             self.done.records_attempted += 1;
             match self.read(line, &now) {
-                Ok(line) => taken.push(line),
+                Ok(mut line) => {
+                    line.input_index = input_index;
+                    taken.push(line);
+                }
                 Err((code, message)) => self.done.rejections.push(Rejection {
                     input_index,
                     code,
                     message,
-                    receipt_id: format!("rcp_{}", &HEXLOWER.encode(&Sha256::digest(line))[..24]),
+                    receipt_id: receipt(line),
                 }),
             }
         }
-        self.done.records_rejected = self.done.rejections.len() as u64;
-        if taken.is_empty() {
-            return Ok(());
+        if !taken.is_empty() {
+            self.write(taken, now_ms)?;
         }
-        let accepted = taken.len() as u64;
-        let (subject, stream) = (self.subject, self.declaration.streams[self.at].clone());
-        let changed = self.records.store.writing(|tx| {
+        self.done.records_rejected = self.done.rejections.len() as u64;
+        Ok(())
+    }
+
+    fn write(&mut self, mut taken: Vec<Taken<'_>>, now_ms: i64) -> Result<()> {
+        let stream = &self.declaration.streams[self.at];
+        let rule = if self.schema.is_some() && stream.append_only {
+            write::Rule::Grows
+        } else {
+            write::Rule::Changes
+        };
+        let mut all = taken.len() as u64;
+        let subject = self.subject;
+        let (same, refused) = self.records.store.writing(|tx| {
             write::lock(tx, subject)?;
-            let mut collection = collection(tx, subject, &self.connection, &stream)?;
-            let mut same = 0;
+            let mut collection = collection(tx, subject, &self.connection, stream)?;
+            let (mut same, mut refused) = (0, Vec::new());
             let mut changes: Vec<Change<'_>> = Vec::with_capacity(taken.len());
+            let mut lines: Vec<(u64, &str)> = Vec::with_capacity(taken.len());
             let mut keys: HashSet<&str> = HashSet::with_capacity(taken.len());
+            let mut apply =
+                |changes: &mut Vec<Change<'_>>, lines: &mut Vec<(u64, &str)>| -> Result<()> {
+                    let done = write::apply(tx, &mut collection, changes, rule, now_ms)?;
+                    same += done.same;
+                    refused.extend(
+                        done.refused
+                            .iter()
+                            .map(|at| (lines[*at].0, lines[*at].1.to_owned())),
+                    );
+                    changes.clear();
+                    lines.clear();
+                    Ok(())
+                };
             for line in &mut taken {
                 let document = line.document.take();
                 // The same key again is another change, to what the first one made.
                 if !keys.insert(&line.key) {
-                    same += write::apply(tx, &mut collection, &changes, now_ms)?.same;
-                    changes.clear();
+                    apply(&mut changes, &mut lines)?;
                     keys.clear();
                     keys.insert(&line.key);
                 }
@@ -313,12 +341,23 @@ impl Ingest<'_> {
                     emitted_at: &line.emitted_at,
                     document,
                 });
+                lines.push((line.input_index, &line.receipt_id));
             }
-            same += write::apply(tx, &mut collection, &changes, now_ms)?.same;
-            Ok(same)
+            apply(&mut changes, &mut lines)?;
+            Ok((same, refused))
         })?;
-        self.done.records_unchanged += changed;
-        self.done.records_accepted += accepted;
+        all -= refused.len() as u64;
+        for (input_index, receipt_id) in refused {
+            self.done.rejections.push(Rejection {
+                input_index,
+                code: "invalid_record",
+                message: "the stream only grows, and this record is there already".to_owned(),
+                receipt_id,
+            });
+        }
+        self.done.rejections.sort_by_key(|one| one.input_index);
+        self.done.records_unchanged += same;
+        self.done.records_accepted += all;
         Ok(())
     }
 
@@ -351,6 +390,12 @@ impl Ingest<'_> {
             Some(other) => return Err(("invalid_record", format!("op {other:?} is not known"))),
         };
         Ok(Taken {
+            input_index: 0,
+            // Only where a line may still be refused is it needed.
+            receipt_id: self
+                .schema
+                .as_ref()
+                .map_or_else(String::new, |_| receipt(text.as_bytes())),
             key,
             emitted_at,
             document,
@@ -424,6 +469,11 @@ impl Ingest<'_> {
         }
         Ok(document)
     }
+}
+
+/// A name for a line, the same for the same line.
+fn receipt(line: &[u8]) -> String {
+    format!("rcp_{}", &HEXLOWER.encode(&Sha256::digest(line))[..24])
 }
 
 fn memchr_last(bytes: &[u8]) -> Option<usize> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
-use crate::declaration::Cardinality;
+use crate::declaration::{Cardinality, Ways};
 use crate::document::{self, Lifted};
 use crate::filter::{self, Filter, Sql, Test, Tests};
 use crate::scope::{Bearer, Choice, Collection, Sight};
@@ -286,7 +286,10 @@ impl Reading<'_> {
                 .push(" AND f.field = ")
                 .bind(test.no);
             test.range(&mut sql, "f");
-            "f"
+            match test.fact.ways {
+                Ways::All => "f",
+                Ways::Equal => "r",
+            }
         } else {
             sql.push("record r WHERE r.subject = ")
                 .bind(subject)
@@ -316,7 +319,11 @@ impl Reading<'_> {
                     .push(" AND g.field = ")
                     .bind(test.no);
                 test.range(&mut sql, "g");
-                sql.push(" AND g.ord = r.ord AND g.version = r.version)");
+                match test.fact.ways {
+                    Ways::All => sql.push(" AND g.ord = r.ord"),
+                    Ways::Equal => sql.push(" AND g.ord = ").bind(&[][..]),
+                };
+                sql.push(" AND g.version = r.version)");
             }
         }
         if let Some(keys) = &self.tests.keys {
@@ -397,7 +404,10 @@ impl Reading<'_> {
     fn matching(&self, what: &str) -> Sql<'_> {
         let (subject, no) = (self.collection.subject, self.collection.no);
         let mut sql = Sql::new("SELECT ");
-        if let Some(test) = self.tests.tests.first() {
+        // What is in order says more of a row than what is not.
+        let ordered = |test: &Test| test.fact.ways == Ways::All;
+        let first = self.tests.tests.iter().position(ordered).unwrap_or(0);
+        if let Some(test) = self.tests.tests.get(first) {
             sql.push(what)
                 .push(" FROM fact r WHERE r.subject = ")
                 .bind(subject);
@@ -407,7 +417,7 @@ impl Reading<'_> {
                 .bind(test.no);
             test.range(&mut sql, "r");
             self.tests
-                .conditions(&mut sql, self.collection, "r", Some(0));
+                .conditions(&mut sql, self.collection, "r", Some(first));
         } else {
             sql.push(what)
                 .push(" FROM record r WHERE r.subject = ")

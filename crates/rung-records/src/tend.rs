@@ -186,7 +186,13 @@ impl Records {
                         document: None,
                     })
                     .collect();
-                write::apply(tx, &mut collection, &changes, now_ms)?;
+                write::apply(
+                    tx,
+                    &mut collection,
+                    &changes,
+                    write::Rule::Changes,
+                    now_ms,
+                )?;
                 for key in &keys {
                     tx.execute(
                         "DELETE FROM chunk WHERE subject = ?1 AND collection = ?2 AND version IN (

@@ -25,12 +25,23 @@ pub(crate) struct Change<'a> {
 }
 
 /// What came of changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Changed {
     /// Records that are new, other than they were, or gone.
     pub(crate) changed: u64,
     /// Records that were so already.
     pub(crate) same: u64,
+    /// Records that are there and must not change, by their place among the changes.
+    pub(crate) refused: Vec<usize>,
+}
+
+/// Whether what is there may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// It may.
+    Changes,
+    /// It may not: records only come.
+    Grows,
 }
 
 /// Keys that are looked up at once.
@@ -85,6 +96,7 @@ pub(crate) fn apply(
     tx: &mut dyn Tx,
     collection: &mut Collection,
     changes: &[Change<'_>],
+    rule: Rule,
     now_ms: i64,
 ) -> Result<Changed> {
     debug_assert!(
@@ -106,7 +118,7 @@ pub(crate) fn apply(
     };
     let mut done = Changed::default();
     let (mut records, mut latest) = (0, None::<&str>);
-    for change in changes {
+    for (at, change) in changes.iter().enumerate() {
         let old = current.get(change.key);
         let lives = old.is_some_and(|old| !old.deleted);
         let unchanged = match (&change.document, old) {
@@ -116,6 +128,10 @@ pub(crate) fn apply(
         };
         if unchanged {
             done.same += 1;
+            continue;
+        }
+        if lives && rule == Rule::Grows {
+            done.refused.push(at);
             continue;
         }
         version += 1;
@@ -223,7 +239,7 @@ fn supersede(tx: &mut dyn Tx, collection: &Collection, old: &Current, until: i64
         if let Some(value) = value {
             tx.execute(
                 "DELETE FROM fact WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND value = ?4 AND ord = ?5 AND version = ?6",
-                params![subject, no, field, &value, &old.ord, old.version],
+                params![subject, no, field, &value, ord_in(fact, &old.ord), old.version],
             )?;
         }
     }
@@ -297,8 +313,11 @@ impl Facts {
         self.facts
             .sort_unstable_by(|a, b| (a.0, &a.1, a.2).cmp(&(b.0, &b.1, b.2)));
         let mut values = Vec::with_capacity(self.facts.len() * FACTS.width);
+        let shape = &collection.shape.facts;
         for (field, value, record) in &self.facts {
             let (ord, version) = &self.records[*record];
+            let fact = usize::try_from(*field).ok().and_then(|at| shape.get(at));
+            let ord = fact.map_or(ord.as_slice(), |fact| ord_in(fact, ord));
             values.extend([
                 Value::Int(collection.subject),
                 Value::Int(collection.no),
@@ -420,9 +439,21 @@ pub(crate) fn fact_key(value: &serde_json::Value, fact: &Fact) -> Option<Vec<u8>
     }
 }
 
+/// Bytes of a digest that tell texts apart. These rows lie scattered: the smaller they are, the cheaper to write.
+const EQUAL_BYTES: usize = 8;
+
+/// The place of a record among those with the same value of a field. Where only the same value is asked for there are
+/// few of them, and their order is found when they are.
+fn ord_in<'o>(fact: &Fact, ord: &'o [u8]) -> &'o [u8] {
+    match fact.ways {
+        Ways::All => ord,
+        Ways::Equal => &[],
+    }
+}
+
 /// A key by which only the same text is found.
 pub(crate) fn equal_key(text: &str) -> Vec<u8> {
-    Sha256::digest(text.as_bytes())[..12].to_vec()
+    Sha256::digest(text.as_bytes())[..EQUAL_BYTES].to_vec()
 }
 
 /// The same key, of a text that lies elsewhere.
@@ -431,6 +462,6 @@ pub(crate) fn lifted_key(long: &Lifted, fact: &Fact) -> Option<Vec<u8>> {
     let digest = data_encoding::HEXLOWER.decode(digest.as_bytes()).ok()?;
     match fact.ways {
         Ways::All => Some(key::long_text(&long.head, &digest)),
-        Ways::Equal => digest.get(..12).map(<[u8]>::to_vec),
+        Ways::Equal => digest.get(..EQUAL_BYTES).map(<[u8]>::to_vec),
     }
 }

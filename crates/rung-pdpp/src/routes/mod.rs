@@ -4,6 +4,7 @@ mod aggregate;
 mod blobs;
 mod connections;
 mod connectors;
+mod discovery;
 mod field_window;
 mod ingest;
 mod record;
@@ -25,6 +26,7 @@ use crate::service::{Route, Service, answer};
 /// Everything under `/v1`, and the registration of sources.
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
+        .route("/", get(discovery::get))
         .route("/v1/schema", reads("schema", schema::get))
         .route("/v1/streams", reads("streams", streams::list))
         .route("/v1/streams/{stream}", reads("stream", streams::one))

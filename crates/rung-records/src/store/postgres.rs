@@ -15,7 +15,10 @@ use super::migrate::{self, Step};
 use super::{Each, Insert, Row, Store, Tx, Value, Work};
 use crate::{Error, Result};
 
-const STEPS: &[Step] = &[("records", include_str!("postgres/0001_records.sql"))];
+const STEPS: &[Step] = &[
+    ("records", include_str!("postgres/0001_records.sql")),
+    ("tails", include_str!("postgres/0002_tails.sql")),
+];
 
 /// Rows that go in at once. Few sizes, so that few statements are prepared.
 const ROWS: [usize; 4] = [1_000, 100, 10, 1];
@@ -146,12 +149,27 @@ impl Postgres {
         self.given_back.notify_one();
     }
 
-    fn run(&self, begin: &str, end: &str, work: Work<'_>) -> Result<()> {
-        let mut session = self.take()?;
-        let mut done = session.client.batch_execute(begin).map_err(Error::from);
-        if done.is_ok() {
-            done = work(&mut session);
+    /// A connection with a transaction begun. One that was idle may have ended meanwhile; then there is another.
+    fn begin(&self, begin: &str) -> Result<Session> {
+        loop {
+            let mut session = self.take()?;
+            let was_used = !session.prepared.is_empty();
+            match session.client.batch_execute(begin) {
+                Ok(()) => return Ok(session),
+                Err(error) => {
+                    self.give_back(session, false);
+                    // A new one that fails tells of the database, an old one only of itself.
+                    if !was_used {
+                        return Err(error.into());
+                    }
+                }
+            }
         }
+    }
+
+    fn run(&self, begin: &str, end: &str, work: Work<'_>) -> Result<()> {
+        let mut session = self.begin(begin)?;
+        let mut done = work(&mut session);
         if done.is_ok() {
             done = session.client.batch_execute(end).map_err(Error::from);
         }

@@ -11,7 +11,10 @@ use super::migrate::{self, Step};
 use super::{Each, Insert, Row, Store, Tx, Value, Work};
 use crate::{Error, Result};
 
-const STEPS: &[Step] = &[("records", include_str!("sqlite/0001_records.sql"))];
+const STEPS: &[Step] = &[
+    ("records", include_str!("sqlite/0001_records.sql")),
+    ("tails", include_str!("sqlite/0002_tails.sql")),
+];
 
 /// How long a writer waits for the writer of another process.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,8 +42,8 @@ impl Sqlite {
              PRAGMA synchronous = FULL;
              PRAGMA secure_delete = FAST;
              PRAGMA temp_store = MEMORY;
-             PRAGMA cache_size = -24000;
-             PRAGMA wal_autocheckpoint = 4000;
+             PRAGMA cache_size = -32000;
+             PRAGMA wal_autocheckpoint = 12000;
              PRAGMA journal_size_limit = 67108864;",
         )?;
         let store = Self {

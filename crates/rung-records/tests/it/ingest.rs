@@ -236,6 +236,24 @@ fn strictness_is_a_choice() {
                 ],
             );
             assert_eq!(done.records_accepted, 1);
+            let mut grows = manifest();
+            grows["streams"][1]["semantics"] = json!("append_only");
+            fixture.records.register(grows).unwrap();
+            let line = |title: &str| json!({"key": "t", "data": {"id": "t", "title": title}});
+            let grown = fixture.ingest(
+                "home",
+                "threads",
+                &[
+                    line("a"),
+                    line("a"),
+                    line("b"),
+                    json!({"key": "t", "op": "delete"}),
+                    json!({"key": "u", "data": {"id": "u"}}),
+                ],
+            );
+            assert_eq!((grown.records_accepted, grown.records_unchanged), (3, 1));
+            let refused: Vec<u64> = grown.rejections.iter().map(|one| one.input_index).collect();
+            assert_eq!(refused, [2, 3]);
             assert!(
                 done.rejections[0].message.contains("size"),
                 "{:?}",

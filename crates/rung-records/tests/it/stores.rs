@@ -218,3 +218,45 @@ fn any_process_on_one_database_goes_on_where_another_stopped() {
         assert_eq!(records.list(&bearer, &all).unwrap().count, Some(86));
     }
 }
+
+/// Written by the first version of the tables, and never changed since.
+const FIRST: &[u8] = include_bytes!("../data/first.sqlite");
+
+#[test]
+fn a_file_of_the_first_version_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("records.sqlite");
+    std::fs::write(&path, FIRST).unwrap();
+    let records = Records::open(Sqlite::open(&path).unwrap(), Options::default()).unwrap();
+    let owner = records
+        .local_owner(rung_auth::Permit::local_user(rung_auth::Access::Write))
+        .unwrap();
+    let count = |q: &str| {
+        let query = rung_records::SearchQuery {
+            q: q.into(),
+            limit: 1,
+            ..Default::default()
+        };
+        records.search(&owner, &query).unwrap().total
+    };
+    assert_eq!(
+        (count("common"), count("unique7"), count("absent")),
+        (700, 1, 0)
+    );
+    let all = rung_records::ListQuery {
+        count: rung_records::Count::Exact,
+        ..page("messages", 1)
+    };
+    assert_eq!(records.list(&owner, &all).unwrap().count, Some(700));
+    // And it goes on from there.
+    let mut ingest = records.ingest(&owner, &target("home", "messages")).unwrap();
+    ingest
+        .push(
+            json!({"key": "new", "data": {"id": "new", "body": "common newcomer"}})
+                .to_string()
+                .as_bytes(),
+        )
+        .unwrap();
+    ingest.finish().unwrap();
+    assert_eq!((count("common"), count("newcomer")), (701, 1));
+}

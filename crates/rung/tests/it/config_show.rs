@@ -71,6 +71,9 @@ fn the_table_is_for_people() {
     home  [ROOT]/home/project/elsewhere  --home
     listen  127.0.0.1:7663  default
     log  warn  default
+    records.history  0  default
+    records.max_body_bytes  52428800  default
+    records.strict  false  default
     reply.max_bytes  50000  default
     results.max_bytes  1073741824  default
     results.ttl_s  86400  default
@@ -109,7 +112,7 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     ");
     insta::assert_snapshot!(refused("[nonsense]\n"), @r"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `nonsense`
-      next: there are home, listen, log, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
+      next: there are home, listen, log, records.history, records.max_body_bytes, records.postgres, records.strict, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
     ");
     insta::assert_snapshot!(refused("\"reply.max_bytes\" = 5000\n"), @r#"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `\"reply.max_bytes\"`

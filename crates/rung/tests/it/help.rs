@@ -14,6 +14,9 @@ fn help_lists_the_commands() {
       mcp          Serves one MCP client on standard input and output
       serve        Serves MCP clients over HTTP
       token        Who may come through the door over HTTP
+      pdpp         Personal data: sources, connections, records, and who may see what of them
+      backup       Copies the data folder as it is at one moment, also while it is in use
+      restore      Makes a data folder of a copy
       call         Calls a tool of any MCP server
       inspect      Shows what any MCP server has, and what it costs to be told of it
       result       Results that are kept: store one, read any part of it

@@ -187,6 +187,11 @@ impl Request {
         request
     }
 
+    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
     /// With a header, in place of one of the same name.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self = self.without(name);
@@ -339,6 +344,10 @@ impl Reply {
         self.stream.read_exact(&mut chunk).ok()?;
         chunk.truncate(size);
         (size > 0).then_some(chunk)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.body
     }
 
     pub(crate) fn text(&self) -> String {

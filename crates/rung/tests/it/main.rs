@@ -22,6 +22,8 @@ mod mcp_results;
 mod mcp_strict;
 mod mcp_tasks;
 mod other_servers;
+mod personal_data;
+mod personal_data_faults;
 mod readers;
 mod readme;
 mod reference;

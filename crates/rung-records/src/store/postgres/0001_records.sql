@@ -65,7 +65,7 @@ CREATE TABLE fact (
     version BIGINT NOT NULL,
     PRIMARY KEY (subject, collection, field, value, ord, version)
 );
--- Words, and the versions they occur in: blocks that are full.
+-- Words, and the versions they occur in. The block that is still filled has the greatest `first` there is.
 CREATE TABLE posting (
     subject BIGINT NOT NULL,
     collection BIGINT NOT NULL,
@@ -75,15 +75,6 @@ CREATE TABLE posting (
     docs BYTEA NOT NULL,
     PRIMARY KEY (subject, collection, field, term, first)
 );
--- The block of each word that is still filled. They lie together, since every batch of records changes most of them.
-CREATE TABLE tail (
-    subject BIGINT NOT NULL,
-    collection BIGINT NOT NULL,
-    field BIGINT NOT NULL,
-    term TEXT COLLATE "C" NOT NULL,
-    docs BYTEA NOT NULL,
-    PRIMARY KEY (subject, collection, field, term)
-) WITH (fillfactor = 50);
 -- Versions that do not hold any more and still stand in postings.
 CREATE TABLE dead (
     subject BIGINT NOT NULL,

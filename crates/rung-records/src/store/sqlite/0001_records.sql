@@ -65,7 +65,7 @@ CREATE TABLE fact (
     version INTEGER NOT NULL,
     PRIMARY KEY (subject, collection, field, value, ord, version)
 ) WITHOUT ROWID;
--- Words, and the versions they occur in: blocks that are full.
+-- Words, and the versions they occur in. The block that is still filled has the greatest `first` there is.
 CREATE TABLE posting (
     subject INTEGER NOT NULL,
     collection INTEGER NOT NULL,
@@ -74,15 +74,6 @@ CREATE TABLE posting (
     first INTEGER NOT NULL,
     docs BLOB NOT NULL,
     PRIMARY KEY (subject, collection, field, term, first)
-) WITHOUT ROWID;
--- The block of each word that is still filled. They lie together, since every batch of records changes most of them.
-CREATE TABLE tail (
-    subject INTEGER NOT NULL,
-    collection INTEGER NOT NULL,
-    field INTEGER NOT NULL,
-    term TEXT NOT NULL,
-    docs BLOB NOT NULL,
-    PRIMARY KEY (subject, collection, field, term)
 ) WITHOUT ROWID;
 -- Versions that do not hold any more and still stand in postings.
 CREATE TABLE dead (

@@ -1,0 +1,313 @@
+//! Personal data when things go wrong: processes are killed, disks are full, databases go away, bodies break off.
+
+use std::io::Write as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::http::{Request, Server};
+use crate::personal_data::{Data, manifest, message};
+use crate::sandbox::Sandbox;
+
+const INGEST: &str = "/v1/ingest/messages?connector_id=mail&connector_instance_id=home";
+
+fn lines(from: usize, to: usize) -> String {
+    (from..to).map(|n| json!({"key": format!("m{n}"), "data": {"id": format!("m{n}"), "body": format!("word{n} {}", "filler ".repeat(50))}}).to_string() + "\n").collect()
+}
+
+fn count(data: &Data, server: &Server) -> i64 {
+    let request = Request::new(
+        "GET",
+        "/v1/streams/messages/records?connector_id=mail&count=exact&limit=1",
+    )
+    .bearer(&data.owner);
+    server.post(request).json()["meta"]["count"]["value"]
+        .as_i64()
+        .unwrap()
+}
+
+#[test]
+fn a_batch_that_was_answered_survives_a_kill_and_one_that_was_not_is_sent_again() {
+    let mut data = Data::start(&[]);
+    data.connection("home");
+    let reply = data.ask(&data.owner, "POST", INGEST, lines(0, 500));
+    assert_eq!(reply.json()["records_accepted"], 500);
+    data.server.child.kill().unwrap();
+    data.server.child.wait().unwrap();
+    data.server = Server::start(&data.sandbox, &[]);
+    assert_eq!(count(&data, &data.server), 500);
+    // Killed at any point while another one comes in.
+    let all = lines(0, 60_000);
+    for round in 0..4 {
+        let mut stream = data.server.connect();
+        let head = format!(
+            "POST {INGEST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+            data.owner,
+            all.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let sent = all.len() * (round + 1) / 5;
+        stream.write_all(&all.as_bytes()[..sent]).unwrap();
+        std::thread::sleep(Duration::from_millis(60 * round as u64));
+        data.server.child.kill().unwrap();
+        data.server.child.wait().unwrap();
+        data.server = Server::start(&data.sandbox, &[]);
+        let there = count(&data, &data.server);
+        assert!((500..=60_000).contains(&there), "{there}");
+        // Whatever is there is there in full: listed, counted and found.
+        let last = format!("/v1/search?q=word{}", there - 1);
+        let found = data.ok(&data.owner, &last);
+        assert_eq!(found["data"].as_array().unwrap().len(), 1, "after {there}");
+    }
+    let reply = data.ask(&data.owner, "POST", INGEST, all);
+    assert_eq!(reply.json()["records_accepted"], 60_000);
+    assert_eq!(count(&data, &data.server), 60_000);
+}
+
+#[test]
+fn a_body_that_breaks_off_or_has_no_end_is_refused() {
+    let data = Data::start(&["--set", "records.max_body_bytes=100000"]);
+    data.connection("home");
+    let reply = data.ask(&data.owner, "POST", INGEST, "x".repeat(100_001));
+    assert_eq!(
+        (reply.status, reply.json()["error"]["code"].as_str()),
+        (413, Some("resource_limit"))
+    );
+    let mut stream = data.server.connect();
+    let head = format!(
+        "POST {INGEST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\r\n",
+        data.owner
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let piece = format!("{:x}\r\n{}\r\n", 50_000, "y".repeat(50_000));
+    for _ in 0..3 {
+        let _refused_on_the_way = stream.write_all(piece.as_bytes());
+    }
+    let mut said = String::new();
+    let _reset_or_not = std::io::Read::read_to_string(&mut stream, &mut said);
+    assert!(said.contains(" 413 "), "{said}");
+    let mut stream = data.server.connect();
+    let head = format!(
+        "POST {INGEST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 50000\r\n\r\n",
+        data.owner
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(message(1).to_string().as_bytes()).unwrap();
+    drop(stream);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(count(&data, &data.server), 0, "half a body is no batch");
+}
+
+#[test]
+fn a_window_of_a_long_text_costs_a_window() {
+    let data = Data::start(&[]);
+    data.connection("home");
+    let text = "gr\u{fc}n \u{1F980} ".repeat(4_500_000);
+    assert!(text.len() > 48_000_000);
+    let line = json!({"key": "long", "data": {"id": "long", "body": text}}).to_string();
+    let file = data.sandbox.write("project/long.ndjson", line);
+    data.sandbox.ok(&[
+        "pdpp",
+        "ingest",
+        file.to_str().unwrap(),
+        "--connector",
+        "mail",
+        "--connection",
+        "home",
+        "--stream",
+        "messages",
+    ]);
+    let path = "/v1/streams/messages/records/long/field-window?connector_id=mail&field=body";
+    data.ok(&data.owner, &format!("{path}&offset_chars=1"));
+    let before = data.server.memory_kb();
+    for offset in [0u64, 12_345_678, 31_000_000, 31_499_999] {
+        let window = data.ok(
+            &data.owner,
+            &format!("{path}&offset_chars={offset}&limit_chars=16384"),
+        );
+        assert_eq!(window["window"]["total_chars"], 31_500_000);
+        let expected: String = "gr\u{fc}n \u{1F980} "
+            .chars()
+            .cycle()
+            .skip((offset % 7) as usize)
+            .take(16_384.min(31_500_000 - offset as usize))
+            .collect();
+        assert_eq!(window["window"]["text"], expected);
+    }
+    let missing = data.ask(&data.owner, "GET", &format!("{path}&q=zebra"), "");
+    assert_eq!(missing.status, 404);
+    let grown = data.server.memory_kb().saturating_sub(before);
+    assert!(grown < 8_192, "{grown} kB more than before");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_refuses_the_batch_and_keeps_what_was_there() {
+    let sandbox = Sandbox::new();
+    let manifest = sandbox.write("project/mail.json", manifest().to_string());
+    let small = sandbox.write("project/small.ndjson", lines(0, 20));
+    let large = sandbox.write("project/large.ndjson", lines(20, 40_000));
+    let disk = sandbox.home().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let rung = env!("CARGO_BIN_EXE_rung");
+    let into = "--connector mail --stream messages";
+    let script = |small_disk: &str| {
+        format!(
+            "{small_disk}
+             export RUNG_HOME={disk}
+             {rung} pdpp register {manifest} || exit 98
+             {rung} pdpp ingest {small} {into} || exit 97
+             {rung} pdpp ingest {large} {into}; echo \"status $?\"
+             dd if=/dev/zero of=$RUNG_HOME/rest bs=64k 2>/dev/null
+             {rung} pdpp ingest {large} {into}; echo \"again $?\"
+             rm -f $RUNG_HOME/rest
+             {rung} pdpp ingest {small} {into}",
+            disk = disk.display(),
+            manifest = manifest.display(),
+            small = small.display(),
+            large = large.display(),
+        )
+    };
+    let mount = format!(
+        "mount -t tmpfs -o size=20m tmpfs {} || exit 99",
+        disk.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        &script(&mount),
+    ]);
+    let mut ran = crate::sandbox::run(command.env("HOME", sandbox.home()));
+    if ran.status == 99 || ran.stderr.contains("unshare") {
+        let mut command = Command::new("sh");
+        command.args(["-c", &script("trap '' XFSZ; ulimit -f 20000")]);
+        ran = crate::sandbox::run(command.env("HOME", sandbox.home()));
+    }
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("error[store_full]"), "{said}");
+    assert!(
+        ran.stdout.contains("status 73") && ran.stdout.contains("again 73"),
+        "{said}"
+    );
+    assert!(
+        ran.stdout.contains("messages: 20 taken (20 unchanged)"),
+        "what was there is there: {said}"
+    );
+}
+
+/// A cluster that a test may kill.
+struct Cluster(tempfile::TempDir);
+
+fn script(verb: &str, dir: &std::path::Path) -> String {
+    let script = format!("{}/../../scripts/postgres", env!("CARGO_MANIFEST_DIR"));
+    let out = Command::new(script).arg(verb).arg(dir).output().unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout).unwrap().trim().to_owned()
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        script("stop", self.0.path());
+    }
+}
+
+#[test]
+fn a_database_that_goes_away_is_told_and_come_back_to() {
+    let cluster = Cluster(tempfile::Builder::new().prefix("pg").tempdir().unwrap());
+    let address = script("start", cluster.0.path());
+    let sandbox = Sandbox::new();
+    let set = format!("records.postgres={address}");
+    let manifest = sandbox.write("project/mail.json", manifest().to_string());
+    sandbox.ok(&[
+        "--set",
+        &set,
+        "pdpp",
+        "register",
+        manifest.to_str().unwrap(),
+    ]);
+    let owner = sandbox
+        .ok(&["--set", &set, "pdpp", "owner-token"])
+        .trim()
+        .to_owned();
+    let (first, second) = (
+        Server::start(&sandbox, &["--set", &set]),
+        Server::start(&sandbox, &["--set", &set]),
+    );
+    let shown = sandbox.ok(&["--set", &set, "config", "show"]);
+    assert!(
+        !shown.contains("user=rung"),
+        "an address may hold a password: {shown}"
+    );
+    let data = Data {
+        sandbox,
+        server: first,
+        owner,
+    };
+    data.connection("home");
+    let done = data.ask(&data.owner, "POST", INGEST, lines(0, 300));
+    assert_eq!(done.json()["records_accepted"], 300, "{}", done.text());
+    // Two processes on one database are one server.
+    assert_eq!(count(&data, &second), 300);
+    let page = data.ok(
+        &data.owner,
+        "/v1/streams/messages/records?connector_id=mail&limit=200",
+    );
+    let next = format!(
+        "/v1/streams/messages/records?connector_id=mail&limit=200&cursor={}",
+        page["next_cursor"].as_str().unwrap()
+    );
+    let rest = second
+        .post(Request::new("GET", &next).bearer(&data.owner))
+        .json();
+    assert_eq!(
+        page["data"].as_array().unwrap().len() + rest["data"].as_array().unwrap().len(),
+        200,
+        "100 at most at once"
+    );
+    // Killed while a batch comes in.
+    let body = lines(0, 30_000);
+    let refused = std::thread::scope(|scope| {
+        let killing = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(400));
+            script("stop", cluster.0.path())
+        });
+        let reply = data.ask(&data.owner, "POST", INGEST, body.clone());
+        killing.join().unwrap();
+        (
+            reply.status,
+            reply.json()["error"]["code"].as_str().map(str::to_owned),
+        )
+    });
+    assert_eq!(
+        refused,
+        (503, Some("ingest_batch_storage_error".to_owned()))
+    );
+    let reply = data.ask(&data.owner, "GET", "/v1/schema", "");
+    assert_eq!(
+        (reply.status, reply.json()["error"]["code"].as_str()),
+        (503, Some("store_busy"))
+    );
+    script("start", cluster.0.path());
+    let began = Instant::now();
+    while data.ask(&data.owner, "GET", "/v1/schema", "").status != 200 {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it is not come back to"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let again = data.ask(&data.owner, "POST", INGEST, body);
+    assert_eq!(again.json()["records_accepted"], 30_000, "{}", again.text());
+    assert_eq!(count(&data, &second), 30_000);
+    let found: Value = data.ok(&data.owner, "/v1/search?q=word29999");
+    assert_eq!(found["data"].as_array().unwrap().len(), 1);
+}

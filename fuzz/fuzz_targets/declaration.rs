@@ -1,0 +1,19 @@
+//! What a source says of itself, whatever it is.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rung_records::declaration::Declaration;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(body) = serde_json::from_slice(data) else {
+        return;
+    };
+    if let Ok(declaration) = Declaration::read(body) {
+        for stream in &declaration.streams {
+            let shape = stream.shape();
+            let json = serde_json::to_string(&shape).expect("a shape is JSON");
+            assert_eq!(serde_json::from_str::<rung_records::declaration::Shape>(&json).expect("and back"), shape);
+        }
+    }
+});
