@@ -100,7 +100,7 @@ pub(crate) fn test(long: bool) -> ExitCode {
         let cluster = Cluster::start()?;
         let mut tests = command("cargo");
         tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
-        run(tests.env("RUNG_TEST_POSTGRES", &cluster.address))
+        run(tests.env("POSTGRES_FOR_TESTS", &cluster.address))
     });
     steps.step("doc tests", || {
         cargo(&["test", "--doc", "--workspace", "--quiet"])

@@ -277,7 +277,7 @@ mod tests {
             let status = code.http_status();
             let fits = match code.class() {
                 Class::Caller | Class::Auth => (400..500).contains(&status),
-                Class::Absent => status == 404,
+                Class::Absent => matches!(status, 404 | 410),
                 Class::Limit => matches!(status, 400..=499 | 507),
                 Class::Busy => matches!(status, 429 | 503 | 504),
                 Class::Upstream => matches!(status, 502..=504),

@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Config(Config),
     /// Serves one MCP client on standard input and output.
     Mcp(McpArgs),
-    /// Serves MCP clients over HTTP.
+    /// Serves MCP clients and personal data over HTTP.
     Serve(ServeArgs),
     /// Who may come through the door over HTTP.
     #[command(subcommand)]

@@ -1,6 +1,7 @@
 //! Asking for records by words: which of them, in which order, and what to show of each.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
@@ -70,12 +71,27 @@ const EXCERPT_CHARS: usize = 400;
 /// Excerpts of a hit.
 const MAX_EXCERPTS: usize = 3;
 
-/// A record that has all the words.
+/// A record that has all the words. There may be as many of these as there are records.
+#[derive(Clone, Copy)]
 struct Hit {
-    sight: usize,
     version: i64,
     score: f32,
-    fields: Vec<usize>,
+    sight: u32,
+    /// A bit for each field they stand in.
+    fields: u64,
+}
+
+impl Hit {
+    /// The better one first; of two that are as good, the later one.
+    fn before(&self, other: &Self) -> Ordering {
+        let better = other.score.total_cmp(&self.score);
+        better.then(other.version.cmp(&self.version))
+    }
+
+    /// The places of the fields.
+    fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..64).filter(|at| self.fields >> at & 1 == 1)
+    }
 }
 
 impl Records {
@@ -115,12 +131,15 @@ impl Records {
                     look(tx, sight, at, &asked, &query.filters, place.v, &mut hits)?;
                 }
             }
-            // Of two that are as good, the later one.
-            hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(b.version.cmp(&a.version)));
             let end = place.n.saturating_add(query.limit).min(hits.len());
+            // Only those that are shown, and those before them, need stand in their order.
+            if end < hits.len() {
+                hits.select_nth_unstable_by(end, Hit::before);
+            }
+            hits[..end].sort_unstable_by(Hit::before);
             let mut told = Vec::new();
             for hit in hits.get(place.n..end).unwrap_or_default() {
-                told.extend(shown(tx, &sights[hit.sight], hit, &asked)?);
+                told.extend(shown(tx, &sights[hit.sight as usize], hit, &asked)?);
             }
             let has_more = end < hits.len();
             let next = Place { v: place.v, n: end };
@@ -183,7 +202,8 @@ fn look(
     let visible = visible(tx, collection, &tests)?;
     let dead = dead(tx, collection, version)?;
     let index = Postings::new(collection);
-    let mut found: HashMap<i64, (f32, Vec<usize>)> = HashMap::new();
+    let sight_no = u32::try_from(at).unwrap_or(u32::MAX);
+    let mut found: Vec<Hit> = Vec::new();
     for (place, field) in sight
         .stream()
         .query
@@ -210,19 +230,42 @@ fn look(
             });
             lists.push(list);
         }
-        for (version, score) in common(&lists) {
-            let hit = found.entry(version).or_default();
-            hit.0 += score;
-            hit.1.push(place);
-        }
+        let of_field = common(&lists).into_iter().map(|(version, score)| Hit {
+            version,
+            score,
+            sight: sight_no,
+            fields: 1 << place.min(63),
+        });
+        found = merged(found, of_field);
     }
-    hits.extend(found.into_iter().map(|(version, (score, fields))| Hit {
-        sight: at,
-        version,
-        score,
-        fields,
-    }));
+    hits.append(&mut found);
     Ok(())
+}
+
+/// Two lists in the order of versions as one: what is in both is better by as much.
+fn merged(found: Vec<Hit>, more: impl ExactSizeIterator<Item = Hit>) -> Vec<Hit> {
+    if found.is_empty() {
+        return more.collect();
+    }
+    let mut all: Vec<Hit> = Vec::with_capacity(found.len() + more.len());
+    let (mut ours, mut theirs) = (found.into_iter().peekable(), more.peekable());
+    loop {
+        let next = match (ours.peek(), theirs.peek()) {
+            (None, None) => return all,
+            (Some(_), None) => ours.next(),
+            (None, Some(_)) => theirs.next(),
+            (Some(a), Some(b)) => match a.version.cmp(&b.version) {
+                Ordering::Less => ours.next(),
+                Ordering::Greater => theirs.next(),
+                Ordering::Equal => ours.next().zip(theirs.next()).map(|(a, b)| Hit {
+                    score: a.score + b.score,
+                    fields: a.fields | b.fields,
+                    ..a
+                }),
+            },
+        };
+        all.extend(next);
+    }
 }
 
 /// The versions that are in all lists, with how well they fit.
@@ -324,9 +367,8 @@ fn shown(tx: &mut dyn Tx, sight: &Sight, hit: &Hit, asked: &[String]) -> Result<
     let mut excerpts = Vec::new();
     let mut snippet = Json::Null;
     for (at, field) in hit
-        .fields
-        .iter()
-        .filter_map(|at| names.get(*at))
+        .places()
+        .filter_map(|at| names.get(at))
         .enumerate()
         .take(MAX_EXCERPTS)
     {
@@ -354,7 +396,7 @@ fn shown(tx: &mut dyn Tx, sight: &Sight, hit: &Hit, asked: &[String]) -> Result<
         "emitted_at": row.emitted_at,
         "connection_id": connection,
         "connector_instance_id": connection,
-        "matched_fields": hit.fields.iter().filter_map(|at| names.get(*at)).collect::<Vec<_>>(),
+        "matched_fields": hit.places().filter_map(|at| names.get(at)).collect::<Vec<_>>(),
         "snippet": snippet,
         "evidence_excerpts": excerpts,
         "score": {"kind": "bm25", "order": "lower_is_better", "value": -f64::from((hit.score * 1000.0).round()) / 1000.0},

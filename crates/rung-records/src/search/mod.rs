@@ -184,7 +184,7 @@ impl Postings {
         for (term, added) in some {
             let mut block = open.remove(term.as_ref()).unwrap_or_default();
             block.append(added, |closed| {
-                full.push((term.as_ref(), closed.first, closed.bytes()))
+                full.push((term.as_ref(), closed.first, closed.bytes()));
             })?;
             tails.push((term.as_ref(), block.bytes()));
         }

@@ -240,7 +240,7 @@ fn strictness_is_a_choice() {
             grows["streams"][1]["semantics"] = json!("append_only");
             fixture.records.register(grows).unwrap();
             let line = |title: &str| json!({"key": "t", "data": {"id": "t", "title": title}});
-            let grown = fixture.ingest(
+            let taken = fixture.ingest(
                 "home",
                 "threads",
                 &[
@@ -251,8 +251,8 @@ fn strictness_is_a_choice() {
                     json!({"key": "u", "data": {"id": "u"}}),
                 ],
             );
-            assert_eq!((grown.records_accepted, grown.records_unchanged), (3, 1));
-            let refused: Vec<u64> = grown.rejections.iter().map(|one| one.input_index).collect();
+            assert_eq!((taken.records_accepted, taken.records_unchanged), (3, 1));
+            let refused: Vec<u64> = taken.rejections.iter().map(|one| one.input_index).collect();
             assert_eq!(refused, [2, 3]);
             assert!(
                 done.rejections[0].message.contains("size"),

@@ -71,7 +71,7 @@ impl Fixture {
     /// A database of its own in the cluster that the test run has, or in one of its own.
     pub(crate) fn postgres(options: Options) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (cluster, address) = if let Ok(address) = std::env::var("RUNG_TEST_POSTGRES") {
+        let (cluster, address) = if let Ok(address) = std::env::var("POSTGRES_FOR_TESTS") {
             (None, address)
         } else {
             let (cluster, address) = Cluster::start();

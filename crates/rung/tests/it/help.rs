@@ -12,7 +12,7 @@ fn help_lists_the_commands() {
     Commands:
       config       Settings: what holds, where it comes from, and which project file may say more
       mcp          Serves one MCP client on standard input and output
-      serve        Serves MCP clients over HTTP
+      serve        Serves MCP clients and personal data over HTTP
       token        Who may come through the door over HTTP
       pdpp         Personal data: sources, connections, records, and who may see what of them
       backup       Copies the data folder as it is at one moment, also while it is in use

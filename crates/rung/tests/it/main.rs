@@ -1,5 +1,5 @@
 //! The real executable, from the outside. One behaviour a file.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::too_many_lines)]
 
 mod bounds;
 mod completions;

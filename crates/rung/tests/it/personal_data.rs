@@ -581,7 +581,7 @@ fn an_owner_has_connections_states_and_deletes() {
 #[test]
 fn blobs_come_back_byte_for_byte_and_by_range() {
     let data = filled(&[]);
-    let bytes: Vec<u8> = (0..600_000u32).map(|n| (n >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..600_000u32).map(|n| (n >> 3).to_le_bytes()[0]).collect();
     let path = "/v1/blobs?connector_id=mail&connector_instance_id=home&stream=messages&record_key=m1&mime_type=text/plain";
     let kept = data.ask(&data.owner, "POST", path, bytes.clone());
     assert_eq!(kept.status, 201, "{}", kept.text());
@@ -840,8 +840,7 @@ fn names_may_hold_anything_and_mean_nothing_but_themselves() {
     );
     let encode = |text: &str| {
         text.bytes()
-            .map(|b| format!("%{b:02X}"))
-            .collect::<String>()
+            .fold(String::new(), |all, b| all + &format!("%{b:02X}"))
     };
     for name in odd {
         let stream = encode(name);

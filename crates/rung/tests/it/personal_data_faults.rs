@@ -121,7 +121,7 @@ fn a_window_of_a_long_text_costs_a_window() {
     let path = "/v1/streams/messages/records/long/field-window?connector_id=mail&field=body";
     data.ok(&data.owner, &format!("{path}&offset_chars=1"));
     let before = data.server.memory_kb();
-    for offset in [0u64, 12_345_678, 31_000_000, 31_499_999] {
+    for offset in [0usize, 12_345_678, 31_000_000, 31_499_999] {
         let window = data.ok(
             &data.owner,
             &format!("{path}&offset_chars={offset}&limit_chars=16384"),
@@ -130,8 +130,8 @@ fn a_window_of_a_long_text_costs_a_window() {
         let expected: String = "gr\u{fc}n \u{1F980} "
             .chars()
             .cycle()
-            .skip((offset % 7) as usize)
-            .take(16_384.min(31_500_000 - offset as usize))
+            .skip(offset % 7)
+            .take(16_384.min(31_500_000 - offset))
             .collect();
         assert_eq!(window["window"]["text"], expected);
     }
