@@ -1,7 +1,8 @@
 //! Where somebody stopped, in a form that only we can make.
 //!
 //! Bound to who reads, to what was asked, and sealed with the store's own key: what was made for another question or
-//! another grant, or made up, opens nothing.
+//! another grant, or made up, opens nothing. It does not show what it says, either: a place in an order is the value of a
+//! field, and that field need not be granted.
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -32,6 +33,7 @@ impl Seal {
     ) -> Result<String> {
         let mut bytes = serde_json::to_vec(place)?;
         let mac = self.mac(authority, question, &bytes);
+        self.hide(&mac, &mut bytes);
         bytes.splice(0..0, mac);
         Ok(BASE64URL_NOPAD.encode(&bytes))
     }
@@ -53,20 +55,35 @@ impl Seal {
                 ),
             )
         };
-        let bytes = BASE64URL_NOPAD
+        let mut bytes = BASE64URL_NOPAD
             .decode(bookmark.as_bytes())
             .map_err(|_| refused())?;
-        let (mac, place) = bytes.split_at_checked(SEAL_BYTES).ok_or_else(refused)?;
+        let (mac, place) = bytes.split_at_mut_checked(SEAL_BYTES).ok_or_else(refused)?;
+        self.hide(mac, place);
         let own = self.mac(authority, question, place);
         // Compared whole, so that the time taken tells nothing.
         let differs = own
             .iter()
-            .zip(mac)
+            .zip(&*mac)
             .fold(0, |differs, (a, b)| differs | (a ^ b));
         if differs != 0 {
             return Err(refused());
         }
         serde_json::from_slice(place).map_err(|_| refused())
+    }
+
+    /// Hides what a bookmark says, or shows it again. The seal is another for every place, and so is what hides it.
+    fn hide(&self, seal: &[u8], place: &mut [u8]) {
+        for (number, part) in (0u32..).zip(place.chunks_mut(32)) {
+            let mut pad = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length is a key");
+            // No list of parts of a seal begins so.
+            pad.update(&u64::MAX.to_be_bytes());
+            pad.update(seal);
+            pad.update(&number.to_be_bytes());
+            for (byte, pad) in part.iter_mut().zip(pad.finalize().into_bytes()) {
+                *byte ^= pad;
+            }
+        }
     }
 
     fn mac(&self, authority: &str, question: &str, place: &[u8]) -> [u8; SEAL_BYTES] {
@@ -78,5 +95,33 @@ impl Seal {
         let mut short = [0; SEAL_BYTES];
         short.copy_from_slice(&mac.finalize().into_bytes()[..SEAL_BYTES]);
         short
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bookmark_opens_for_its_own_question_and_shows_nothing() {
+        let seal = Seal::new([7; 32]);
+        let place = ("a value of a field that is not granted", 42);
+        let bookmark = seal.close("grant:g", "list", &place).unwrap();
+        let bytes = BASE64URL_NOPAD.decode(bookmark.as_bytes()).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("value"));
+        let open = |authority: &str, question: &str, bookmark: &str| {
+            seal.open::<(String, i32)>(authority, question, "cursor", bookmark)
+                .is_ok()
+        };
+        assert!(open("grant:g", "list", &bookmark));
+        assert!(!open("grant:h", "list", &bookmark) && !open("grant:g", "other", &bookmark));
+        for at in 0..bytes.len() {
+            let mut forged = bytes.clone();
+            forged[at] ^= 1;
+            assert!(
+                !open("grant:g", "list", &BASE64URL_NOPAD.encode(&forged)),
+                "byte {at}"
+            );
+        }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::document;
 use crate::filter::{Filter, Tests};
-use crate::page::{self, STORED, Shown, Stored, record_json};
+use crate::page::{self, Among, STORED, Shown, Stored, record_json};
 use crate::records::moment;
 use crate::scope::{Bearer, Choice, Sight};
 use crate::store::{Tx, params};
@@ -189,7 +189,7 @@ impl Looking<'_> {
             return Ok(None);
         }
         let shows = |field: &str| self.shown.shows(self.sight, field);
-        record_json(tx, self.sight, row, shows, &[], &[]).map(Some)
+        record_json(tx, self.sight, row, shows, &[], Among::Others).map(Some)
     }
 
     /// What could be seen of a record at a moment.

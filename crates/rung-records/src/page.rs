@@ -529,7 +529,7 @@ impl Records {
                     row,
                     |field| shown.shows(&sights[*at], field),
                     &expanded,
-                    &[],
+                    Among::Others,
                 )?;
                 records.push(json);
             }
@@ -552,19 +552,13 @@ impl Records {
             let (at, row) = sole(tx, &sights, &query.id)?;
             let sight = &sights[at];
             let expanded = expanded_of(tx, &row, &expansions[at])?;
-            let bytes =
-                row.data.len() as u64 + row.lifted.iter().map(|long| long.bytes).sum::<u64>();
-            let more = [
-                ("connector_key", json!(sight.connection.connector)),
-                ("record_json_bytes", json!(bytes)),
-            ];
             record_json(
                 tx,
                 sight,
                 &row,
                 |field| shown.shows(sight, field),
                 &expanded,
-                &more,
+                Among::Alone,
             )
         })
     }
@@ -712,6 +706,13 @@ impl Shown {
     }
 }
 
+/// Whether a record is an answer by itself, or one of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Among {
+    Alone,
+    Others,
+}
+
 /// A record as answers have it.
 pub(crate) fn record_json(
     tx: &mut dyn Tx,
@@ -719,7 +720,7 @@ pub(crate) fn record_json(
     row: &Stored,
     shows: impl Fn(&str) -> bool,
     expanded: &[(String, Box<RawValue>)],
-    more: &[(&str, Json)],
+    among: Among,
 ) -> Result<Box<RawValue>> {
     let mut out = Vec::with_capacity(row.data.len() + 400);
     let member = |out: &mut Vec<u8>, name: &str, value: &Json| -> Result<()> {
@@ -741,11 +742,19 @@ pub(crate) fn record_json(
     if let Some(name) = &sight.connection.display_name {
         member(&mut out, "display_name", &json!(name))?;
     }
-    for (name, value) in more {
-        member(&mut out, name, value)?;
-    }
     out.extend_from_slice(b",\"data\":");
+    let start = out.len();
     data_json(tx, sight, row, shows, &mut out)?;
+    if among == Among::Alone {
+        // Of what is shown: how long the rest is tells of it.
+        let bytes = out.len() - start;
+        member(
+            &mut out,
+            "connector_key",
+            &json!(sight.connection.connector),
+        )?;
+        member(&mut out, "record_json_bytes", &json!(bytes))?;
+    }
     if !expanded.is_empty() {
         out.extend_from_slice(b",\"expanded\":{");
         for (at, (name, json)) in expanded.iter().enumerate() {
@@ -1021,7 +1030,7 @@ fn expanded_of(
                     row,
                     |field| child.shows(field),
                     &[],
-                    &[],
+                    Among::Others,
                 )?);
             }
         }

@@ -332,3 +332,28 @@ fn expansion_stays_inside_the_grant() {
         );
     });
 }
+
+#[test]
+fn how_much_is_hidden_is_not_told() {
+    each_store(|fixture| {
+        let client = fixture.client(&[select("messages", &["subject"])], &["home"]);
+        for (id, secret) in [("a", "x".to_owned()), ("b", "y".repeat(50_000))] {
+            fixture.put(
+                "home",
+                "messages",
+                id,
+                json!({"id": id, "subject": "s", "secret": secret}),
+            );
+        }
+        let told = |id: &str| {
+            let query = RecordQuery {
+                stream: "messages".into(),
+                id: id.into(),
+                ..RecordQuery::default()
+            };
+            parsed(&fixture.records.record(&client, &query).unwrap())["record_json_bytes"].clone()
+        };
+        assert_eq!(told("a"), json!(r#"{"id":"a","subject":"s"}"#.len()));
+        assert_eq!(told("a"), told("b"));
+    });
+}
