@@ -8,6 +8,7 @@ use jiff::{Timestamp, ToSpan as _};
 use rung_fault::Code;
 use serde_json::{Number, Value as Json, json};
 
+use crate::document;
 use crate::filter::{self, Filter, Sql, Tests};
 use crate::page::{Order, Reading};
 use crate::scope::{Bearer, Choice, Collection, Sight};
@@ -251,10 +252,15 @@ fn allowed(sight: &Sight, query: &Aggregate) -> Result<()> {
             });
         }
         if !list.iter().any(|own| own == field) {
-            let known = if list.is_empty() {
+            let known: Vec<&str> = list
+                .iter()
+                .map(String::as_str)
+                .filter(|own| sight.shows(own))
+                .collect();
+            let known = if known.is_empty() {
                 "no field is".to_owned()
             } else {
-                list.join(", ")
+                known.join(", ")
             };
             return Err(Error::invalid(
                 param,
@@ -340,11 +346,24 @@ impl Part<'_> {
             return Ok(value);
         }
         let found = tx.one(
-            "SELECT data FROM record WHERE subject = ?1 AND collection = ?2 AND version = ?3",
+            "SELECT data, lifted FROM record WHERE subject = ?1 AND collection = ?2 AND version = ?3",
             crate::store::params![self.collection.subject, self.collection.no, version],
-            |row| Ok(serde_json::from_str::<Json>(row.text(0)?)?),
+            |row| {
+                let lifted = document::lifted(row.maybe_text(1)?)?;
+                let lifted = lifted.iter().any(|long| long.field == field);
+                Ok((serde_json::from_str::<Json>(row.text(0)?)?, lifted))
+            },
         )?;
-        Ok(found.map_or(Json::Null, |mut data| data[field].take()))
+        match found {
+            None => Ok(Json::Null),
+            Some((_, true)) => Ok(Json::String(document::whole(
+                tx,
+                self.collection,
+                version,
+                field,
+            )?)),
+            Some((mut data, false)) => Ok(data[field].take()),
+        }
     }
 }
 
@@ -525,13 +544,15 @@ fn extreme(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str, most: bool) -> Resu
     let direction = if most { "DESC" } else { "ASC" };
     let mut best: Option<(Vec<u8>, Json)> = None;
     for part in parts {
-        let mut sql = part.of("f.value", field)?;
+        let mut sql = part.of("f.value, f.version", field)?;
         sql.push(&format!(" ORDER BY f.value {direction} LIMIT 1"));
-        let found = tx.one(&sql.text, &sql.params, |row| Ok(row.bytes(0)?.to_vec()))?;
-        if let Some(key) = found
+        let found = tx.one(&sql.text, &sql.params, |row| {
+            Ok((row.bytes(0)?.to_vec(), row.int(1)?))
+        })?;
+        if let Some((key, version)) = found
             && best.as_ref().is_none_or(|(own, _)| (key > *own) == most)
         {
-            let value = key::value(&key).unwrap_or(Json::Null);
+            let value = part.value(tx, &key, version, field)?;
             best = Some((key, value));
         }
     }

@@ -13,6 +13,7 @@ use crate::filter::Tests;
 use crate::page::{STORED, Stored};
 use crate::scope::{Bearer, Choice};
 use crate::store::{Insert, Value, params};
+use crate::write;
 use crate::{Error, Records, Result};
 
 /// Bytes of a piece.
@@ -75,54 +76,78 @@ impl Records {
                 "mime_type: a plain media type is needed",
             ));
         }
-        self.store.writing(|tx| {
-            let declaration = self.declaration(tx, &connector)?;
-            let declaration = declaration.ok_or_else(|| Error::NotFound(format!("no connector is named {connector}")))?;
-            let stream = declaration.stream(&upload.stream);
-            let stream = stream.ok_or_else(|| Error::NotFound(format!("no stream is named {}", upload.stream)))?;
-            let connection = to_write(tx, bearer.subject, &connector, upload.connection_id.as_deref(), now_ms)?;
-            let collection = collection(tx, bearer.subject, &connection.id, stream)?;
-            let mut digest = Sha256::new();
-            let mut size = 0u64;
-            let mut piece = vec![0; PART_BYTES];
-            loop {
-                let got = fill(bytes, &mut piece)?;
-                if got == 0 {
-                    break;
-                }
-                digest.update(&piece[..got]);
-                let start = i64::try_from(size).unwrap_or(i64::MAX);
-                let row = [Value::Int(bearer.subject), Value::Text(&aside), Value::Int(start), Value::Bytes(&piece[..got])];
-                tx.insert(PARTS, &row)?;
-                size += got as u64;
-            }
-            let sha256 = HEXLOWER.encode(&digest.finalize());
-            let blob_id = format!("blob_sha256_{sha256}");
-            let stored = i64::try_from(size).unwrap_or(i64::MAX);
-            let fresh = tx.execute(
-                "INSERT INTO blob (subject, id, sha256, size_bytes) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-                params![bearer.subject, &blob_id, &sha256, stored],
-            )?;
-            if fresh == 1 {
-                tx.execute(
-                    "UPDATE blob_part SET blob = ?3 WHERE subject = ?1 AND blob = ?2",
-                    params![bearer.subject, &aside, &blob_id],
+        let kept = self.keep_parts(bearer, &aside, bytes).and_then(|(sha256, size)| {
+            self.store.writing(|tx| {
+                write::lock(tx, bearer.subject)?;
+                let declaration = self.declaration(tx, &connector)?;
+                let declaration =
+                    declaration.ok_or_else(|| Error::NotFound(format!("no connector is named {connector}")))?;
+                let stream = declaration.stream(&upload.stream);
+                let stream = stream.ok_or_else(|| Error::NotFound(format!("no stream is named {}", upload.stream)))?;
+                let connection =
+                    to_write(tx, bearer.subject, &connector, upload.connection_id.as_deref(), now_ms)?;
+                let collection = collection(tx, bearer.subject, &connection.id, stream)?;
+                let blob_id = format!("blob_sha256_{sha256}");
+                let stored = i64::try_from(size).unwrap_or(i64::MAX);
+                let fresh = tx.execute(
+                    "INSERT INTO blob (subject, id, sha256, size_bytes) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+                    params![bearer.subject, &blob_id, &sha256, stored],
                 )?;
-            } else {
-                tx.execute("DELETE FROM blob_part WHERE subject = ?1 AND blob = ?2", params![bearer.subject, &aside])?;
-            }
-            tx.execute(
-                "INSERT INTO blob_binding (subject, blob, collection, key, mime_type) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (subject, blob, collection, key) DO UPDATE SET mime_type = excluded.mime_type",
-                params![bearer.subject, &blob_id, collection.no, &upload.record_key, &mime_type],
-            )?;
-            Ok(Blob {
-                blob_id,
-                sha256,
-                size_bytes: size,
-                mime_type: mime_type.clone(),
+                if fresh == 1 {
+                    tx.execute(
+                        "UPDATE blob_part SET blob = ?3 WHERE subject = ?1 AND blob = ?2",
+                        params![bearer.subject, &aside, &blob_id],
+                    )?;
+                }
+                tx.execute(
+                    "INSERT INTO blob_binding (subject, blob, collection, key, mime_type) VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT (subject, blob, collection, key) DO UPDATE SET mime_type = excluded.mime_type",
+                    params![bearer.subject, &blob_id, collection.no, &upload.record_key, &mime_type],
+                )?;
+                Ok(Blob {
+                    blob_id,
+                    sha256: sha256.clone(),
+                    size_bytes: size,
+                    mime_type: mime_type.clone(),
+                })
             })
-        })
+        });
+        // What came and is not needed, or did not come whole.
+        let left = self.store.writing(|tx| {
+            tx.execute(
+                "DELETE FROM blob_part WHERE subject = ?1 AND blob = ?2",
+                params![bearer.subject, &aside],
+            )
+        });
+        kept.and_then(|blob| left.map(|_| blob))
+    }
+
+    /// Keeps bytes under a name of their own, a piece at a time: others write while they come.
+    fn keep_parts(
+        &self,
+        bearer: &Bearer,
+        aside: &str,
+        bytes: &mut dyn std::io::Read,
+    ) -> Result<(String, u64)> {
+        let mut digest = Sha256::new();
+        let mut size = 0u64;
+        let mut piece = vec![0; PART_BYTES];
+        loop {
+            let got = fill(bytes, &mut piece)?;
+            if got == 0 {
+                return Ok((HEXLOWER.encode(&digest.finalize()), size));
+            }
+            digest.update(&piece[..got]);
+            let start = i64::try_from(size).unwrap_or(i64::MAX);
+            let row = [
+                Value::Int(bearer.subject),
+                Value::Text(aside),
+                Value::Int(start),
+                Value::Bytes(&piece[..got]),
+            ];
+            self.store.writing(|tx| tx.insert(PARTS, &row))?;
+            size += got as u64;
+        }
     }
 
     /// What is known of bytes, if a record that may be seen refers to them.

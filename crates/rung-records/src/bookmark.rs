@@ -13,6 +13,10 @@ use sha2::Sha256;
 
 use crate::{Error, Result};
 
+/// Random bytes before what a bookmark says.
+const NONCE_BYTES: usize = 8;
+/// What is sealed is as many times this long.
+const PADDED_BYTES: usize = 64;
 /// Bytes of a seal.
 const SEAL_BYTES: usize = 16;
 
@@ -31,7 +35,12 @@ impl Seal {
         question: &str,
         place: &impl Serialize,
     ) -> Result<String> {
-        let mut bytes = serde_json::to_vec(place)?;
+        // Never the same twice and of few lengths, so that two of them cannot be compared.
+        let mut bytes = vec![0; NONCE_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| Error::corrupt("randomness", error))?;
+        serde_json::to_writer(&mut bytes, place)?;
+        let padded = bytes.len().next_multiple_of(PADDED_BYTES);
+        bytes.resize(padded, b' ');
         let mac = self.mac(authority, question, &bytes);
         self.hide(&mac, &mut bytes);
         bytes.splice(0..0, mac);
@@ -69,6 +78,7 @@ impl Seal {
         if differs != 0 {
             return Err(refused());
         }
+        let place = place.get(NONCE_BYTES..).ok_or_else(refused)?;
         serde_json::from_slice(place).map_err(|_| refused())
     }
 

@@ -122,7 +122,10 @@ impl Records {
             };
             let sql = format!(
                 "SELECT {STORED}, r.deleted, r.written_ms FROM record r WHERE r.subject = ?1 AND r.collection = ?2
-                 AND r.version > ?3 AND r.version <= ?4 AND r.until > ?4 ORDER BY r.version LIMIT ?5"
+                 AND r.version > ?3 AND r.version <= ?4 AND r.until > ?4
+                 AND (r.deleted = 1 OR NOT EXISTS (SELECT 1 FROM record d WHERE d.subject = r.subject AND d.collection = r.collection
+                     AND d.key = r.key AND d.until = 9223372036854775807 AND d.deleted = 1))
+                 ORDER BY r.version LIMIT ?5"
             );
             loop {
                 let rows = tx.all(

@@ -12,6 +12,9 @@ use crate::{Error, Result};
 /// Addresses of connectors that everybody knows begin so.
 const REGISTRY: &str = "https://registry.pdpp.dev/connectors/";
 
+/// Fields of a stream that are searched.
+const MAX_SEARCHED: usize = 64;
+
 /// A declared source.
 #[derive(Debug, Clone)]
 pub struct Declaration {
@@ -80,6 +83,9 @@ pub struct Field {
 pub struct View {
     /// Its name.
     pub id: String,
+    /// A name for people.
+    #[serde(default)]
+    pub label: Option<String>,
     /// The fields.
     pub fields: Vec<String>,
 }
@@ -505,12 +511,13 @@ impl Stream {
                 "{unknown} is named and is no field of the schema"
             )));
         }
-        let semantics = object.get("semantics").and_then(Value::as_str);
-        let append_only = match semantics {
-            None | Some("mutable_state" | "mutable") => false,
-            Some("append_only" | "append") => true,
-            Some(other) => return Err(wrong(&format!("semantics: {other} is not known"))),
-        };
+        if query.search.lexical_fields.len() > MAX_SEARCHED {
+            return Err(wrong(&format!(
+                "query.search.lexical_fields: {MAX_SEARCHED} at most"
+            )));
+        }
+        let append_only = only_grows(object)
+            .map_err(|other| wrong(&format!("semantics: {other} is not known")))?;
         let freshness = object.get("freshness").or_else(|| object.get("refresh"));
         let max_staleness_s = freshness.and_then(|of| of["maximum_staleness_seconds"].as_u64());
         Ok(Self {
@@ -582,6 +589,15 @@ impl Stream {
             facts: facts.collect(),
             lexical: lexical.cloned().collect(),
         }
+    }
+}
+
+/// Whether a stream says that its records only come, and never change.
+fn only_grows(stream: &Map<String, Value>) -> Result<bool, &str> {
+    match stream.get("semantics").and_then(Value::as_str) {
+        None | Some("mutable_state" | "mutable") => Ok(false),
+        Some("append_only" | "append") => Ok(true),
+        Some(other) => Err(other),
     }
 }
 

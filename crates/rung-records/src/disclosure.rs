@@ -1,7 +1,7 @@
 //! Who was shown what: written down before the answer is out, brought into the store a batch at a time.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use parking_lot::Mutex;
@@ -94,49 +94,61 @@ impl Journal {
     }
 
     /// Brings what was written down into the store. Says how much.
+    ///
+    /// Nobody who shows something waits for the store meanwhile: it is read, then brought over, then taken out.
     pub fn settle(&self, records: &Records) -> Result<usize> {
-        let disk = |error: std::io::Error| Error::Disk(error.to_string());
-        let mut file = self.file.lock();
-        if file.metadata().map_err(disk)?.len() == 0 {
+        let text = self.locked(|file| {
+            let mut text = String::new();
+            file.seek(SeekFrom::Start(0))?;
+            file.read_to_string(&mut text)?;
+            Ok(text)
+        })?;
+        if text.is_empty() {
             return Ok(0);
         }
-        file.lock().map_err(disk)?;
-        let done = settle(&mut file, records);
-        let _unlocked = file.unlock();
-        done
-    }
-}
-
-fn settle(file: &mut File, records: &Records) -> Result<usize> {
-    let disk = |error: std::io::Error| Error::Disk(error.to_string());
-    file.seek(SeekFrom::Start(0)).map_err(disk)?;
-    let mut lines = Vec::new();
-    for line in BufReader::new(&*file).lines() {
         // A line that was torn by a crash was of an answer that never went out.
-        if let Ok(line) = serde_json::from_str::<Disclosure>(&line.map_err(disk)?) {
-            lines.push(line);
-        }
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Disclosure>(line).ok());
+        let lines: Vec<Disclosure> = lines.collect();
+        let values: Vec<Value<'_>> = lines
+            .iter()
+            .flat_map(|line| {
+                [
+                    Value::Int(line.subject),
+                    Value::Int(line.at_ms),
+                    Value::Text(&line.id),
+                    Value::Text(&line.client),
+                    line.grant_id.as_ref().into(),
+                    Value::Text(&line.request),
+                    line.stream.as_ref().into(),
+                    Value::Int(line.records),
+                    Value::Text(&line.digest),
+                ]
+            })
+            .collect();
+        records.store.writing(|tx| tx.insert(ROWS, &values))?;
+        // In the store and on disk: only now may they go from here. Another process may have done the same.
+        self.locked(|file| {
+            let mut now = String::new();
+            file.seek(SeekFrom::Start(0))?;
+            file.read_to_string(&mut now)?;
+            if let Some(rest) = now.strip_prefix(&text) {
+                file.set_len(0)?;
+                file.write_all(rest.as_bytes())?;
+            }
+            Ok(())
+        })?;
+        Ok(lines.len())
     }
-    let values: Vec<Value<'_>> = lines
-        .iter()
-        .flat_map(|line| {
-            [
-                Value::Int(line.subject),
-                Value::Int(line.at_ms),
-                Value::Text(&line.id),
-                Value::Text(&line.client),
-                line.grant_id.as_ref().into(),
-                Value::Text(&line.request),
-                line.stream.as_ref().into(),
-                Value::Int(line.records),
-                Value::Text(&line.digest),
-            ]
-        })
-        .collect();
-    records.store.writing(|tx| tx.insert(ROWS, &values))?;
-    // In the store and on disk: only now may they go from here.
-    file.set_len(0).map_err(disk)?;
-    Ok(lines.len())
+
+    /// Does something with the file that no other process does meanwhile.
+    fn locked<T>(&self, work: impl FnOnce(&mut File) -> std::io::Result<T>) -> Result<T> {
+        let mut file = self.file.lock();
+        let done = file.lock().and_then(|()| work(&mut file));
+        let _unlocked = file.unlock();
+        done.map_err(|error| Error::Disk(error.to_string()))
+    }
 }
 
 impl Records {

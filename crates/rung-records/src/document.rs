@@ -3,6 +3,7 @@
 //! Long texts do not lie with the rest. They are lifted out, and put back when somebody reads the whole.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 use data_encoding::HEXLOWER;
@@ -12,12 +13,17 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
+use crate::scope::Collection;
+use crate::store::{Tx, params};
 use crate::{Error, Result};
 
 /// Bytes of a text, as it is written, from which on it is lifted out.
 pub(crate) const LIFT_BYTES: usize = 16 * 1024;
 /// Bytes of a piece of such a text.
 pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Members from which on they are found by a map.
+const MANY: usize = 32;
 
 /// The members of an object, in their order, with their values as they are written.
 pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
@@ -35,13 +41,31 @@ pub(crate) fn members(object: &str) -> Option<Members<'_>> {
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut members: Members<'de> = Vec::with_capacity(16);
+            // Where there are many, they are not looked through one by one.
+            let mut places: HashMap<Cow<'de, str>, usize> = HashMap::new();
             while let Some(Name(name)) = map.next_key()? {
                 let value = map.next_value::<&'de RawValue>()?;
-                // Of several with one name the last one counts, as everywhere.
-                match members.iter().position(|(own, _)| *own == name) {
-                    Some(at) => members[at].1 = value,
-                    None => members.push((name, value)),
+                if members.len() == MANY {
+                    places.extend(
+                        members
+                            .iter()
+                            .enumerate()
+                            .map(|(at, (name, _))| (name.clone(), at)),
+                    );
                 }
+                // Of several with one name the last one counts, as everywhere.
+                let known = match members.len() {
+                    ..MANY => members.iter().position(|(own, _)| *own == name),
+                    _ => places.get(&name).copied(),
+                };
+                if let Some(at) = known {
+                    members[at].1 = value;
+                    continue;
+                }
+                if members.len() >= MANY {
+                    places.insert(name.clone(), members.len());
+                }
+                members.push((name, value));
             }
             Ok(members)
         }
@@ -210,6 +234,25 @@ pub(crate) fn chunks(text: &str) -> impl Iterator<Item = (u64, &str)> {
         start += piece.chars().count() as u64;
         Some((at, piece))
     })
+}
+
+/// A text that lies in pieces.
+pub(crate) fn whole(
+    tx: &mut dyn Tx,
+    collection: &Collection,
+    version: i64,
+    field: &str,
+) -> Result<String> {
+    let mut text = Vec::new();
+    tx.query(
+        "SELECT text FROM chunk WHERE subject = ?1 AND collection = ?2 AND version = ?3 AND field = ?4 ORDER BY start",
+        params![collection.subject, collection.no, version, field],
+        &mut |row| {
+            text.extend_from_slice(row.bytes(0)?);
+            Ok(true)
+        },
+    )?;
+    String::from_utf8(text).map_err(|error| Error::corrupt("text", error))
 }
 
 /// Writes the object that holds what `wanted` lets through, with long texts put back by `fetch`.

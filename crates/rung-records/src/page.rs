@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::declaration::{Cardinality, Ways};
 use crate::document::{self, Lifted};
 use crate::filter::{self, Filter, Sql, Test, Tests};
+use crate::key::Kind;
 use crate::scope::{Bearer, Choice, Collection, Sight};
 use crate::store::{Row, Tx, params};
 use crate::{Error, Records, Result};
@@ -201,7 +202,7 @@ impl Reading<'_> {
     fn rows(&self, tx: &mut dyn Tx, from: Option<&From<'_>>, limit: usize) -> Result<Vec<Stored>> {
         let mut found = self.current(tx, from, limit)?;
         if self.past {
-            found.extend(self.superseded(tx, from)?);
+            found.extend(self.superseded(tx, from, limit)?);
             found.sort_by(|a, b| self.order.of((&a.ord, &a.key).cmp(&(&b.ord, &b.key))));
             found.truncate(limit);
         }
@@ -300,7 +301,12 @@ impl Reading<'_> {
         };
         // What is asked of the field that orders them is asked of their order.
         let order = self.collection.shape.order.as_ref().map(|(field, _)| field);
-        let ordering = |test: &&Test| !test.exact && order == Some(&test.fact.field);
+        // An empty text is a value, and has no place in the order: what lets it through is left to be checked.
+        let bounded = |test: &Test| {
+            test.fact.kind != Kind::Text || test.from.as_ref().is_some_and(|from| from.len() > 1)
+        };
+        let ordering =
+            |test: &&Test| !test.exact && order == Some(&test.fact.field) && bounded(test);
         for test in self.tests.tests.iter().filter(ordering) {
             if let Some(from) = &test.from {
                 sql.push(&format!(" AND {row}.ord >= "))
@@ -350,33 +356,40 @@ impl Reading<'_> {
         sql
     }
 
-    /// Of those that held at that moment, and do not any more.
-    fn superseded(&self, tx: &mut dyn Tx, from: Option<&From<'_>>) -> Result<Vec<Stored>> {
-        let sql = format!(
-            "SELECT {STORED} FROM record r WHERE r.subject = ?1 AND r.collection = ?2
-             AND r.until > ?3 AND r.until < 9223372036854775807 AND r.version <= ?3 AND r.deleted = 0"
+    /// Of those that held at that moment, and have been followed by others since. What is deleted now is not shown any more.
+    fn superseded(
+        &self,
+        tx: &mut dyn Tx,
+        from: Option<&From<'_>>,
+        limit: usize,
+    ) -> Result<Vec<Stored>> {
+        let (after, direction) = self.order.sql();
+        let mut sql = Sql::new(&format!("SELECT {STORED} FROM record r WHERE r.subject = "));
+        sql.bind(self.collection.subject)
+            .push(" AND r.collection = ")
+            .bind(self.collection.no);
+        sql.push(" AND r.until < 9223372036854775807 AND r.until > ")
+            .bind(self.version);
+        sql.push(" AND r.version <= ").bind(self.version);
+        sql.push(
+            " AND r.deleted = 0 AND NOT EXISTS (SELECT 1 FROM record d WHERE d.subject = r.subject
+             AND d.collection = r.collection AND d.key = r.key AND d.until = 9223372036854775807 AND d.deleted = 1)",
         );
+        if let Some(from) = from {
+            let equal = if from.including { "=" } else { "" };
+            sql.push(&format!(" AND (r.ord, r.key) {after}{equal} ("))
+                .bind(from.ord);
+            sql.push(", ").bind(from.key).push(")");
+        }
+        sql.push(&format!(" ORDER BY r.ord {direction}, r.key {direction}"));
         let mut found = Vec::new();
-        tx.query(
-            &sql,
-            params![self.collection.subject, self.collection.no, self.version],
-            &mut |row| {
-                let stored = Stored::read(row)?;
-                let to_come = from.is_none_or(|from| {
-                    let place =
-                        (stored.ord.as_slice(), stored.key.as_str()).cmp(&(from.ord, from.key));
-                    match self.order.of(place) {
-                        Ordering::Greater => true,
-                        Ordering::Equal => from.including,
-                        Ordering::Less => false,
-                    }
-                });
-                if to_come && self.tests.hold(&stored.key, &stored.data, &stored.lifted)? {
-                    found.push(stored);
-                }
-                Ok(true)
-            },
-        )?;
+        tx.query(&sql.text, &sql.params, &mut |row| {
+            let stored = Stored::read(row)?;
+            if self.tests.hold(&stored.key, &stored.data, &stored.lifted)? {
+                found.push(stored);
+            }
+            Ok(found.len() < limit)
+        })?;
         Ok(found)
     }
 
@@ -393,7 +406,7 @@ impl Reading<'_> {
                 .unwrap_or(0)
         };
         let before = if self.past {
-            self.superseded(tx, None)?.len()
+            self.superseded(tx, None, usize::MAX)?.len()
         } else {
             0
         };
@@ -831,7 +844,9 @@ struct Window {
 
 impl Window {
     fn add(&mut self, tx: &mut dyn Tx, reading: &Reading<'_>, sight: &Sight) -> Result<()> {
-        let Some(field) = &sight.stream().consent_time_field else {
+        let field = sight.stream().consent_time_field.as_ref();
+        // A time that is not granted is not told by its extremes, either.
+        let Some(field) = field.filter(|field| sight.shows(field)) else {
             return Ok(());
         };
         let (no, _) = filter::indexed(reading.collection, field)?;
@@ -901,8 +916,11 @@ impl Records {
         let mut all = Vec::with_capacity(sights.len());
         for sight in sights {
             let stream = sight.stream();
-            let mut own = Vec::new();
+            let mut own: Vec<Expansion> = Vec::new();
             for name in &query.names {
+                if own.iter().any(|other| other.name == *name) {
+                    continue;
+                }
                 let declared = stream
                     .query
                     .expand
@@ -1002,9 +1020,15 @@ fn expanded_of(
     for expansion in expansions {
         let mut records = Vec::new();
         let mut has_more = false;
+        // A key that the other stream's field cannot hold belongs to nothing there.
+        let holds = |child: &&Sight| {
+            let kind = child.stream().kind(&expansion.foreign_key);
+            kind.is_some_and(|kind| crate::key::parse(&row.key, kind).is_some())
+        };
         if let Some((child, collection)) = expansion
             .child
             .as_ref()
+            .filter(holds)
             .and_then(|child| Some((child, child.collection.as_ref()?)))
         {
             let filter = Filter {

@@ -229,7 +229,10 @@ fn facts(tx: &mut dyn Tx, now_ms: i64, sights: &[&Sight]) -> Result<Json> {
             };
             records += reading.count(tx)?;
         }
-        updated = updated.max(collection.updated_ms);
+        // When something changed that may not be seen is not told.
+        if sight.is_whole() {
+            updated = updated.max(collection.updated_ms);
+        }
     }
     let stream = sights[0].stream();
     let age_s = updated.map(|at| (now_ms - at) / 1000);
@@ -266,15 +269,10 @@ fn connections(sights: &[&Sight]) -> Json {
 fn metadata(tx: &mut dyn Tx, now_ms: i64, group: &Group<'_>, siblings: &[Sight]) -> Result<Json> {
     let sight = group.sights[0];
     let stream = sight.stream();
-    let mut schema = stream.body["schema"].clone();
-    if sight.fields.is_some() {
-        if let Some(properties) = schema["properties"].as_object_mut() {
-            properties.retain(|name, _| sight.shows(name));
-        }
-        if let Some(required) = schema["required"].as_array_mut() {
-            required.retain(|name| name.as_str().is_some_and(|name| sight.shows(name)));
-        }
-    }
+    let schema = match &sight.fields {
+        None => stream.body["schema"].clone(),
+        Some(_) => shown_schema(stream, sight),
+    };
     let mut told = json!({
         "object": "stream_metadata",
         "name": stream.name,
@@ -288,6 +286,7 @@ fn metadata(tx: &mut dyn Tx, now_ms: i64, group: &Group<'_>, siblings: &[Sight])
         "query": narrowed(stream, sight),
         "views": stream.views.iter().map(|view| json!({
             "id": view.id,
+            "label": view.label,
             "fields": view.fields.iter().filter(|name| sight.shows(name)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "relationships": stream.body.get("relationships"),
@@ -308,6 +307,68 @@ fn metadata(tx: &mut dyn Tx, now_ms: i64, group: &Group<'_>, siblings: &[Sight])
     told["expand_capabilities"] = expansions(sight, siblings);
     told["granted_connections"] = connections(&group.sights);
     Ok(told)
+}
+
+/// The schema of what may be seen, and of what that refers to. Whatever else a schema may hold can name anything.
+fn shown_schema(stream: &Stream, sight: &Sight) -> Json {
+    let whole = &stream.body["schema"];
+    let mut properties = Map::new();
+    for field in stream
+        .fields
+        .iter()
+        .filter(|field| sight.shows(&field.name))
+    {
+        properties.insert(field.name.clone(), field.schema.clone());
+    }
+    let required: Vec<&str> = stream
+        .fields
+        .iter()
+        .filter(|field| field.required && sight.shows(&field.name))
+        .map(|field| field.name.as_str())
+        .collect();
+    let mut defs = Map::new();
+    let mut asked = Json::Object(properties.clone());
+    loop {
+        let mut named = Vec::new();
+        refs(&asked, &mut named);
+        let fresh: Vec<String> = named
+            .into_iter()
+            .filter(|name| !defs.contains_key(name))
+            .collect();
+        let mut found = Map::new();
+        for name in fresh {
+            if let Some(def) = whole["$defs"].get(&name) {
+                found.insert(name, def.clone());
+            }
+        }
+        if found.is_empty() {
+            break;
+        }
+        asked = Json::Object(found.clone());
+        defs.extend(found);
+    }
+    let mut schema = json!({"type": "object", "properties": properties, "required": required});
+    if !defs.is_empty() {
+        schema["$defs"] = defs.into();
+    }
+    schema
+}
+
+/// The definitions that a schema refers to.
+fn refs(schema: &Json, named: &mut Vec<String>) {
+    match schema {
+        Json::Object(members) => {
+            for (name, value) in members {
+                let to = value.as_str().and_then(|to| to.strip_prefix("#/$defs/"));
+                match to {
+                    Some(to) if name == "$ref" => named.push(to.to_owned()),
+                    _ => refs(value, named),
+                }
+            }
+        }
+        Json::Array(items) => items.iter().for_each(|item| refs(item, named)),
+        _ => {}
+    }
 }
 
 /// What may be asked, without what may not be seen.

@@ -199,10 +199,14 @@ impl Records {
                             SELECT version FROM record WHERE subject = ?1 AND collection = ?2 AND key = ?3)",
                         params![collection.subject, collection.no, key],
                     )?;
+                    blank(tx, &collection, stream, key)?;
                     tx.execute(
-                        "UPDATE record SET data = '{}', lifted = NULL WHERE subject = ?1 AND collection = ?2 AND key = ?3",
+                        "DELETE FROM blob_binding WHERE subject = ?1 AND collection = ?2 AND key = ?3",
                         params![collection.subject, collection.no, key],
                     )?;
+                }
+                if !keys.is_empty() {
+                    drop_unbound(tx, collection.subject)?;
                 }
                 Ok(keys.len())
             })?;
@@ -260,18 +264,19 @@ impl Records {
         if dead.is_empty() || few && !must {
             return Ok(false);
         }
-        let mut place = Some((-1, String::new(), -1));
-        while let Some(from) = place {
-            place = self.store.writing(|tx| {
-                write::lock(tx, subject)?;
-                search::clean_blocks(tx, collection, &dead, &from, BLOCKS)
-            })?;
-        }
+        // What is still filled comes first: when it is full it is behind us, and clean.
         let mut place = Some((-1, String::new()));
         while let Some(from) = place {
             place = self.store.writing(|tx| {
                 write::lock(tx, subject)?;
                 search::clean_tails(tx, collection, &dead, &from, BLOCKS)
+            })?;
+        }
+        let mut place = Some((-1, String::new(), -1));
+        while let Some(from) = place {
+            place = self.store.writing(|tx| {
+                write::lock(tx, subject)?;
+                search::clean_blocks(tx, collection, &dead, &from, BLOCKS)
             })?;
         }
         self.store.writing(|tx| {
@@ -307,6 +312,42 @@ impl Records {
         }
         Ok(())
     }
+}
+
+/// Takes everything out of what a record was, but when it was: by that it is known who may hear that it is gone.
+fn blank(tx: &mut dyn Tx, collection: &Collection, stream: &Stream, key: &str) -> Result<()> {
+    let versions = tx.all(
+        "SELECT version, data FROM record WHERE subject = ?1 AND collection = ?2 AND key = ?3",
+        params![collection.subject, collection.no, key],
+        |row| Ok((row.int(0)?, row.text(1)?.to_owned())),
+    )?;
+    for (version, data) in versions {
+        let mut left = serde_json::Map::new();
+        let members = document::members(&data).unwrap_or_default();
+        for (name, value) in members {
+            if stream.consent_time_field.as_deref() == Some(&*name) {
+                left.extend(document::scalar(value).map(|value| (name.into_owned(), value)));
+            }
+        }
+        let left = serde_json::to_string(&left)?;
+        tx.execute(
+            "UPDATE record SET data = ?4, lifted = NULL WHERE subject = ?1 AND collection = ?2 AND version = ?3",
+            params![collection.subject, collection.no, version, &left],
+        )?;
+    }
+    Ok(())
+}
+
+/// Drops blobs that belong to no record.
+fn drop_unbound(tx: &mut dyn Tx, subject: i64) -> Result<()> {
+    for (table, name) in [("blob_part", "blob"), ("blob", "id")] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE subject = ?1 AND {name} LIKE 'blob_%'
+             AND {name} NOT IN (SELECT blob FROM blob_binding WHERE subject = ?1)"
+        );
+        tx.execute(&sql, params![subject])?;
+    }
+    Ok(())
 }
 
 /// Keys of records that are over.
@@ -355,6 +396,11 @@ impl Moving<'_> {
     fn step(&mut self, tx: &mut dyn Tx) -> Result<bool> {
         let (subject, from, to) = (self.old.subject, self.old.no, self.new.no);
         let now = write::lock(tx, subject)?;
+        // Another process may have begun anew, and set this one aside.
+        let ours = Collection::building(tx, subject, &self.old.connection, &self.old.stream)?;
+        if ours.is_none_or(|ours| ours.no != to) {
+            return Err(Error::Busy("another process is building this collection"));
+        }
         // What was moved as holding, and has been followed by another version since.
         let ended = tx.all(
             "SELECT version, until FROM record WHERE subject = ?1 AND collection = ?2 AND until > ?3
@@ -441,7 +487,7 @@ impl Moving<'_> {
             facts.add(shape, &document, &lifted, &row.ord, row.version);
             for (field, name) in (0..).zip(&shape.lexical) {
                 if lifted.iter().any(|own| own.field == *name) {
-                    let text = whole(tx, self.old, row.version, name)?;
+                    let text = document::whole(tx, self.old, row.version, name)?;
                     index.add(field, row.version, &text);
                 } else if let Some(text) = document.text(name) {
                     index.add(field, row.version, &text);
@@ -475,18 +521,4 @@ impl Moving<'_> {
         self.done += i64::try_from(rows.len()).unwrap_or(0);
         Ok(())
     }
-}
-
-/// A text that lies in pieces.
-fn whole(tx: &mut dyn Tx, collection: &Collection, version: i64, field: &str) -> Result<String> {
-    let mut text = Vec::new();
-    tx.query(
-        "SELECT text FROM chunk WHERE subject = ?1 AND collection = ?2 AND version = ?3 AND field = ?4 ORDER BY start",
-        params![collection.subject, collection.no, version, field],
-        &mut |row| {
-            text.extend_from_slice(row.bytes(0)?);
-            Ok(true)
-        },
-    )?;
-    String::from_utf8(text).map_err(|error| Error::corrupt("text", error))
 }

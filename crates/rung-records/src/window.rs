@@ -236,7 +236,12 @@ impl Records {
                         return Err(Error::refused(Code::InvalidWindow, "q", why));
                     }
                     let (start, end) = text.find(tx, q)?.ok_or(Error::QueryNotFound)?;
-                    let context = DEFAULT_CHARS / 2;
+                    // Where nothing is said there is as much on either side; what is said stands alone.
+                    let context = if before.is_none() && after.is_none() {
+                        DEFAULT_CHARS / 2
+                    } else {
+                        0
+                    };
                     let before = before.unwrap_or(context);
                     let limit = asked.unwrap_or(before + (end - start) + after.unwrap_or(context));
                     (

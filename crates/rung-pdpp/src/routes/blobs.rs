@@ -114,7 +114,7 @@ fn sent(
     let range = match asked {
         None => Some(0..size),
         Some(Asked::From(first, last)) if first < size => {
-            Some(first..last.map_or(size, |last| (last + 1).min(size)))
+            Some(first..last.map_or(size, |last| last.saturating_add(1).min(size)))
         }
         Some(Asked::Last(count)) if count > 0 && size > 0 => Some(size.saturating_sub(count)..size),
         Some(_) => None,

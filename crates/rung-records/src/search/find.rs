@@ -47,11 +47,11 @@ pub struct Found {
     pub sources: usize,
 }
 
-/// Where a page ended, and at which moment it was looked for.
+/// The last hit of a page, and at which moment it was looked for.
 #[derive(Serialize, Deserialize)]
 struct Place {
     v: i64,
-    n: usize,
+    after: Option<(u32, i64)>,
 }
 
 /// Words of a question.
@@ -122,7 +122,7 @@ impl Records {
                 Some(cursor) => self.seal.open(&authority, &question, "cursor", cursor)?,
                 None => Place {
                     v: latest(tx, bearer.subject)?,
-                    n: 0,
+                    after: None,
                 },
             };
             let mut hits = Vec::new();
@@ -131,25 +131,41 @@ impl Records {
                     look(tx, sight, at, &asked, &query.filters, place.v, &mut hits)?;
                 }
             }
-            let end = place.n.saturating_add(query.limit).min(hits.len());
-            // Only those that are shown, and those before them, need stand in their order.
+            let total = hits.len();
+            if let Some((score, version)) = place.after {
+                let last = Hit {
+                    version,
+                    score: f32::from_bits(score),
+                    sight: 0,
+                    fields: 0,
+                };
+                hits.retain(|hit| last.before(hit) == Ordering::Less);
+            }
+            let end = query.limit.min(hits.len());
+            // Only those that are shown need stand in their order.
             if end < hits.len() {
                 hits.select_nth_unstable_by(end, Hit::before);
             }
             hits[..end].sort_unstable_by(Hit::before);
             let mut told = Vec::new();
-            for hit in hits.get(place.n..end).unwrap_or_default() {
+            for hit in &hits[..end] {
                 told.extend(shown(tx, &sights[hit.sight as usize], hit, &asked)?);
             }
             let has_more = end < hits.len();
-            let next = Place { v: place.v, n: end };
+            let last = hits[..end]
+                .last()
+                .map(|hit| (hit.score.to_bits(), hit.version));
+            let next = Place {
+                v: place.v,
+                after: last,
+            };
             Ok(Found {
                 hits: told,
                 has_more,
                 next_cursor: has_more
                     .then(|| self.seal.close(&authority, &question, &next))
                     .transpose()?,
-                total: hits.len(),
+                total,
                 sources: sights.len(),
             })
         })

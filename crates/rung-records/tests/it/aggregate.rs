@@ -238,3 +238,28 @@ fn only_what_is_declared_and_granted_is_counted() {
         );
     });
 }
+
+#[test]
+fn long_texts_are_groups_of_their_own() {
+    each_store(|fixture| {
+        for (id, from) in [
+            ("a", "x".repeat(300)),
+            ("b", format!("y{}", "z".repeat(20_000))),
+            ("c", format!("y{}", "q".repeat(20_000))),
+        ] {
+            fixture.put("home", "messages", id, json!({"id": id, "from": from}));
+        }
+        let by = Aggregate {
+            group_by: Some("from".into()),
+            ..query(Metric::Count)
+        };
+        let groups = fixture.records.aggregate(&fixture.owner, &by).unwrap()["groups"].clone();
+        let sizes: Vec<usize> = groups
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group["key"].as_str().unwrap().len())
+            .collect();
+        assert_eq!(sizes, [300, 20_001, 20_001]);
+    });
+}

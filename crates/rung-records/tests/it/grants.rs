@@ -357,3 +357,37 @@ fn how_much_is_hidden_is_not_told() {
         assert_eq!(told("a"), told("b"));
     });
 }
+
+#[test]
+fn a_time_that_is_not_granted_is_not_told() {
+    each_store(|fixture| {
+        fixture.put(
+            "home",
+            "messages",
+            "m",
+            json!({"id": "m", "sent_at": "2026-01-01", "subject": "s"}),
+        );
+        let client = fixture.client(&[select("messages", &["subject"])], &["home"]);
+        let found = fixture.list(
+            &client,
+            &ListQuery {
+                window: true,
+                ..page("messages", 1)
+            },
+        );
+        assert_eq!(found.window.unwrap(), json!({"total": 1}));
+        let narrow = Selection {
+            since: Some("2026-01-01".into()),
+            ..select("messages", &["subject"])
+        };
+        let narrow = fixture.client(&[narrow], &["home"]);
+        let told = fixture
+            .records
+            .streams(&narrow, &Choice::default())
+            .unwrap();
+        assert_eq!(
+            (&told[0]["record_count"], &told[0]["last_updated"]),
+            (&json!(1), &Value::Null)
+        );
+    });
+}

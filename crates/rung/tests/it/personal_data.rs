@@ -636,6 +636,10 @@ fn blobs_come_back_byte_for_byte_and_by_range() {
         (beyond.status, beyond.header("content-range")),
         (416, Some("bytes */600000"))
     );
+    let far = Request::new("GET", url)
+        .bearer(&client)
+        .with("Range", "bytes=599998-18446744073709551615");
+    assert_eq!(data.server.post(far).bytes(), &bytes[599_998..]);
     let head = data.ask(&client, "HEAD", url, "");
     assert_eq!(
         (
