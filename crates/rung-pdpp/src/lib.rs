@@ -10,4 +10,4 @@ mod routes;
 mod service;
 
 pub use routes::router;
-pub use service::{Config, Service};
+pub use service::{Config, Service, Source};

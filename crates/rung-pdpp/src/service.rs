@@ -1,7 +1,7 @@
 //! How a request becomes an answer: who asks, in which version, and on which thread.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use axum::body::{Body, HttpBody as _};
@@ -20,8 +20,8 @@ use tokio::sync::mpsc::Sender;
 
 /// How it is served.
 pub struct Config {
-    /// The records.
-    pub records: Arc<Records>,
+    /// The records, or how to open them.
+    pub records: Source,
     /// Where it is written down what was shown.
     pub journal: Arc<Journal>,
     /// Whether clients may only ask what version 0.1 of the core lets them.
@@ -32,9 +32,51 @@ pub struct Config {
     pub max_body_bytes: u64,
 }
 
+/// Records that are opened when they are first needed: what nobody uses costs nothing.
+pub struct Source {
+    opened: OnceLock<Arc<Records>>,
+    open: Mutex<Box<Open>>,
+}
+
+/// Opens a store.
+type Open = dyn Fn() -> Result<Arc<Records>, Error> + Send;
+
+impl Source {
+    /// Records that are open.
+    pub fn opened(records: Arc<Records>) -> Self {
+        let again = records.clone();
+        let source = Self::later(move || Ok(again.clone()));
+        let _first = source.opened.set(records);
+        source
+    }
+
+    /// Records that are opened by `open`.
+    pub fn later(open: impl Fn() -> Result<Arc<Records>, Error> + Send + 'static) -> Self {
+        Self {
+            opened: OnceLock::new(),
+            open: Mutex::new(Box::new(open)),
+        }
+    }
+
+    fn get(&self) -> Result<&Records, Error> {
+        if let Some(records) = self.opened.get() {
+            return Ok(records);
+        }
+        // One opens it, others wait.
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.opened.get().is_none() {
+            let _first = self.opened.set(open()?);
+        }
+        Ok(self
+            .opened
+            .get()
+            .expect("it was opened above, or is an error"))
+    }
+}
+
 /// Everything a route needs.
 pub struct Service {
-    pub(crate) records: Arc<Records>,
+    source: Source,
     journal: Arc<Journal>,
     pub(crate) strict_0_1: bool,
     pub(crate) open_registration: bool,
@@ -46,13 +88,18 @@ impl Service {
     /// The service, counted in `registry`.
     pub fn new(config: Config, registry: &mut Registry) -> Self {
         Self {
-            records: config.records,
+            source: config.records,
             journal: config.journal,
             strict_0_1: config.strict_0_1,
             open_registration: config.open_registration,
             max_body_bytes: config.max_body_bytes,
             metrics: Metrics::register(registry),
         }
+    }
+
+    /// The records.
+    pub(crate) fn records(&self) -> Result<&Records, Error> {
+        self.source.get()
     }
 
     /// Builds what later declarations need, lets go what is over, cleans what is left.
@@ -66,14 +113,20 @@ impl Service {
                 "building"
             );
         };
-        if let Err(error) = self.records.tend(&told) {
+        let Some(records) = self.source.opened.get() else {
+            return;
+        };
+        if let Err(error) = records.tend(&told) {
             tracing::warn!(%error, "upkeep has to wait");
         }
     }
 
     /// Brings what was shown from the journal into the store.
     pub fn settle(&self) {
-        if let Err(error) = self.journal.settle(&self.records) {
+        let Some(records) = self.source.opened.get() else {
+            return;
+        };
+        if let Err(error) = self.journal.settle(records) {
             tracing::warn!(%error, "what was shown stays in the journal for now");
         }
     }
@@ -249,7 +302,7 @@ impl Service {
     /// Whoever shows a token.
     pub(crate) fn admit(&self, arrived: &Arrived) -> Result<Bearer, Error> {
         let token = arrived.token.as_deref().ok_or(Error::TokenUnknown)?;
-        self.records.admit(token)
+        self.records()?.admit(token)
     }
 
     fn run(
@@ -297,7 +350,7 @@ impl Service {
         body: &[u8],
     ) -> Result<(), Error> {
         self.journal
-            .note(&self.records, bearer, path, stream, records, body)
+            .note(self.records()?, bearer, path, stream, records, body)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Wires personal data to the commands: which store, and who is the owner.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
 use rung_fault::Fault;
 use rung_kv::Home;
+use rung_pdpp::Source;
 use rung_records::store::{Postgres, PostgresOptions, Sqlite};
 use rung_records::{Bearer, Journal, Options, Records};
 
@@ -15,20 +17,53 @@ pub(crate) const FILE: &str = "records.sqlite";
 /// The file that what was shown is first written to.
 const JOURNAL: &str = "disclosures.journal";
 
+/// Which store, and how it is kept.
+#[derive(Clone)]
+struct Place {
+    postgres: Option<String>,
+    file: PathBuf,
+    options: Options,
+}
+
+impl Place {
+    fn of(settings: &Settings) -> Result<Self, Fault> {
+        Ok(Self {
+            postgres: settings.records_postgres().map(str::to_owned),
+            file: settings.home()?.join(FILE),
+            options: Options {
+                strict: settings.records_strict(),
+                history: settings.records_history(),
+                ..Options::default()
+            },
+        })
+    }
+
+    fn open(&self) -> Result<Arc<Records>, rung_records::Error> {
+        let options = self.options.clone();
+        let records = match &self.postgres {
+            Some(address) => {
+                Records::open(Postgres::open(PostgresOptions::new(address))?, options)?
+            }
+            None => Records::open(Sqlite::open(&self.file)?, options)?,
+        };
+        Ok(Arc::new(records))
+    }
+}
+
 /// Opens the store that the settings name.
 pub(crate) fn open(settings: &Settings) -> Result<Arc<Records>, Fault> {
-    let options = Options {
-        strict: settings.records_strict(),
-        history: settings.records_history(),
-        ..Options::default()
-    };
-    let records = if let Some(address) = settings.records_postgres() {
-        Records::open(Postgres::open(PostgresOptions::new(address))?, options)?
-    } else {
-        let home = Home::open(settings.home()?)?;
-        Records::open(Sqlite::open(&home.path().join(FILE))?, options)?
-    };
-    Ok(Arc::new(records))
+    Home::open(settings.home()?)?;
+    Ok(Place::of(settings)?.open()?)
+}
+
+/// The store that the settings name: open if there is anything in it, and else when it is first needed.
+pub(crate) fn source(settings: &Settings) -> Result<Source, Fault> {
+    let place = Place::of(settings)?;
+    if place.postgres.is_some() || place.file.exists() {
+        return Ok(Source::opened(open(settings)?));
+    }
+    Home::open(settings.home()?)?;
+    Ok(Source::later(move || place.open()))
 }
 
 /// Whoever runs this, as the owner.

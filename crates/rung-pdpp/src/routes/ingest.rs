@@ -110,7 +110,7 @@ fn take(
         connection_id: choice.connection_id,
         stream,
     };
-    let mut ingest = service.records.ingest(&bearer, &target)?;
+    let mut ingest = service.records()?.ingest(&bearer, &target)?;
     while let Some(piece) = pieces.blocking_recv() {
         ingest.push(&piece?)?;
     }

@@ -30,7 +30,7 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
     )?;
     let tokens = Tokens(results.tokens());
     let (records, journal) = (
-        crate::records::open(settings)?,
+        crate::records::source(settings)?,
         crate::records::journal(settings)?,
     );
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
