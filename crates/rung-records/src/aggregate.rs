@@ -10,7 +10,8 @@ use serde_json::{Number, Value as Json, json};
 
 use crate::document;
 use crate::filter::{self, Filter, Sql, Tests};
-use crate::page::{Order, Reading};
+use crate::page::Order;
+use crate::reading::Reading;
 use crate::scope::{Bearer, Choice, Collection, Sight};
 use crate::store::Tx;
 use crate::{Error, Records, Result, key};

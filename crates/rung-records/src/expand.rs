@@ -1,0 +1,201 @@
+//! What belongs to a record, read along with it.
+
+use rung_fault::Code;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::declaration::Cardinality;
+use crate::filter::{Filter, Tests};
+use crate::page::{Among, ExpandQuery, Order, Stored, record_json};
+use crate::reading::Reading;
+use crate::scope::{Bearer, Choice, Sight};
+use crate::store::Tx;
+use crate::{Error, Records, Result};
+
+/// What is read along with each record of a sight.
+pub(crate) struct Expansion {
+    name: String,
+    one: bool,
+    limit: usize,
+    child: Option<Sight>,
+    foreign_key: String,
+}
+
+impl Records {
+    pub(crate) fn expansions(
+        &self,
+        tx: &mut dyn Tx,
+        bearer: &Bearer,
+        sights: &[Sight],
+        query: &ExpandQuery,
+    ) -> Result<Vec<Vec<Expansion>>> {
+        let refused = |param, why: String| Error::refused(Code::InvalidExpand, param, why);
+        for (name, _) in &query.limits {
+            if !query.names.contains(name) {
+                return Err(refused(
+                    "expand_limit",
+                    format!("expand_limit[{name}] without expand={name}"),
+                ));
+            }
+        }
+        let mut all = Vec::with_capacity(sights.len());
+        for sight in sights {
+            let stream = sight.stream();
+            let mut own: Vec<Expansion> = Vec::new();
+            for name in &query.names {
+                if own.iter().any(|other| other.name == *name) {
+                    continue;
+                }
+                let declared = stream
+                    .query
+                    .expand
+                    .iter()
+                    .find(|expand| expand.name == *name);
+                let relation = stream.relationship(name);
+                let (Some(declared), Some(relation)) = (declared, relation) else {
+                    let known: Vec<&str> = stream
+                        .query
+                        .expand
+                        .iter()
+                        .map(|expand| expand.name.as_str())
+                        .collect();
+                    let why = format!(
+                        "{} has no relation {} to read along, but: {}",
+                        stream.name,
+                        rung_ladder::head(name, 100),
+                        known.join(", ")
+                    );
+                    return Err(refused("expand", why));
+                };
+                let one = relation.cardinality == Cardinality::HasOne;
+                let asked = query
+                    .limits
+                    .iter()
+                    .find(|(own, _)| own == name)
+                    .map(|(_, limit)| *limit);
+                if asked.is_some() && one {
+                    return Err(refused(
+                        "expand_limit",
+                        format!("{name} is one at most, and takes no limit"),
+                    ));
+                }
+                if asked.is_some_and(|limit| limit == 0 || limit > declared.max_limit) {
+                    return Err(refused(
+                        "expand_limit",
+                        format!("expand_limit[{name}]: 1 to {}", declared.max_limit),
+                    ));
+                }
+                if let Some(grant) = bearer.grant() {
+                    let Some(granted) = grant.stream(&relation.stream) else {
+                        return Err(Error::ScopeInsufficient(format!(
+                            "{name} lies in stream {}, which is not in this grant",
+                            relation.stream
+                        )));
+                    };
+                    if !granted.instance_ids.contains(&sight.connection.id) {
+                        return Err(Error::ConnectionNotFound);
+                    }
+                }
+                let choice = Choice {
+                    connection_id: Some(sight.connection.id.clone()),
+                    connector_id: None,
+                };
+                let child = self.sights_of(tx, bearer, &choice, &relation.stream)?.pop();
+                if let Some(child) = &child
+                    && !child.shows(&relation.foreign_key)
+                {
+                    return Err(Error::FieldNotGranted {
+                        field: relation.foreign_key.clone(),
+                        param: "expand",
+                    });
+                }
+                let limit = if one {
+                    1
+                } else {
+                    asked.unwrap_or(declared.default_limit)
+                };
+                own.push(Expansion {
+                    name: name.clone(),
+                    one,
+                    limit: usize::try_from(limit).unwrap_or(1),
+                    child,
+                    foreign_key: relation.foreign_key.clone(),
+                });
+            }
+            all.push(own);
+        }
+        Ok(all)
+    }
+}
+
+#[derive(Serialize)]
+struct Children<'a> {
+    object: &'static str,
+    data: &'a [Box<RawValue>],
+    has_more: bool,
+}
+
+/// What belongs to a record, by the names under which it is read along.
+pub(crate) fn expanded_of(
+    tx: &mut dyn Tx,
+    row: &Stored,
+    expansions: &[Expansion],
+) -> Result<Vec<(String, Box<RawValue>)>> {
+    let mut all = Vec::with_capacity(expansions.len());
+    for expansion in expansions {
+        let mut records = Vec::new();
+        let mut has_more = false;
+        // A key that the other stream's field cannot hold belongs to nothing there.
+        let holds = |child: &&Sight| {
+            let kind = child.stream().kind(&expansion.foreign_key);
+            kind.is_some_and(|kind| crate::key::parse(&row.key, kind).is_some())
+        };
+        if let Some((child, collection)) = expansion
+            .child
+            .as_ref()
+            .filter(holds)
+            .and_then(|child| Some((child, child.collection.as_ref()?)))
+        {
+            let filter = Filter {
+                field: expansion.foreign_key.clone(),
+                bound: None,
+                value: row.key.clone(),
+            };
+            let tests = Tests::of(child, &[filter])?;
+            let reading = Reading {
+                collection,
+                tests: &tests,
+                order: Order::Asc,
+                version: i64::MAX,
+                past: false,
+            };
+            let mut rows = reading.rows(tx, None, expansion.limit + 1)?;
+            has_more = rows.len() > expansion.limit;
+            rows.truncate(expansion.limit);
+            for row in &rows {
+                records.push(record_json(
+                    tx,
+                    child,
+                    row,
+                    |field| child.shows(field),
+                    &[],
+                    Among::Others,
+                )?);
+            }
+        }
+        let json = if expansion.one {
+            match records.pop() {
+                Some(record) => record,
+                None => RawValue::from_string("null".to_owned())?,
+            }
+        } else {
+            serde_json::value::to_raw_value(&Children {
+                object: "list",
+                data: &records,
+                has_more,
+            })?
+        };
+        all.push((expansion.name.clone(), json));
+    }
+    Ok(all)
+}
