@@ -254,8 +254,8 @@ pub(crate) fn collection(
     }
     let shape = serde_json::to_string(&stream.shape())?;
     tx.execute(
-        "INSERT INTO collection (subject, no, connection, stream, current, shape, records, bytes, floor, updated_ms, emitted_at, keep_s)
-         SELECT ?1, coalesce(max(no), 0) + 1, ?2, ?3, 1, ?4, 0, 0, 0, NULL, NULL, NULL FROM collection WHERE subject = ?1",
+        "INSERT INTO collection (subject, no, connection, stream, current, shape, records, floor, updated_ms, emitted_at, keep_s)
+         SELECT ?1, coalesce(max(no), 0) + 1, ?2, ?3, 1, ?4, 0, 0, NULL, NULL, NULL FROM collection WHERE subject = ?1",
         params![subject, connection, &stream.name, &shape],
     )?;
     Collection::find(tx, subject, connection, &stream.name)?

@@ -48,7 +48,6 @@ impl Records {
                 "grant_fact",
                 "token",
                 "disclosure",
-                "snapshot",
             ] {
                 tx.execute(
                     &format!("DELETE FROM {table} WHERE subject = ?1"),

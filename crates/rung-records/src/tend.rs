@@ -127,8 +127,8 @@ impl Records {
                 params![subject, &old.connection, &old.stream],
             )?;
             tx.execute(
-                "INSERT INTO collection (subject, no, connection, stream, current, shape, records, bytes, floor, updated_ms, emitted_at, keep_s)
-                 SELECT ?1, coalesce(max(no), 0) + 1, ?2, ?3, 0, ?4, 0, 0, 0, NULL, NULL, NULL FROM collection WHERE subject = ?1",
+                "INSERT INTO collection (subject, no, connection, stream, current, shape, records, floor, updated_ms, emitted_at, keep_s)
+                 SELECT ?1, coalesce(max(no), 0) + 1, ?2, ?3, 0, ?4, 0, 0, NULL, NULL, NULL FROM collection WHERE subject = ?1",
                 params![subject, &old.connection, &old.stream, &json],
             )?;
             let new = Collection::building(tx, subject, &old.connection, &old.stream)?;

@@ -29,7 +29,6 @@ CREATE TABLE collection (
     current BIGINT NOT NULL,
     shape TEXT NOT NULL,
     records BIGINT NOT NULL,
-    bytes BIGINT NOT NULL,
     floor BIGINT NOT NULL,
     updated_ms BIGINT,
     emitted_at TEXT,
@@ -164,12 +163,4 @@ CREATE TABLE disclosure (
     records BIGINT NOT NULL,
     digest TEXT NOT NULL,
     PRIMARY KEY (subject, at_ms, id)
-);
--- What was found, for whoever reads on.
-CREATE TABLE snapshot (
-    subject BIGINT NOT NULL,
-    id TEXT NOT NULL,
-    expires_ms BIGINT NOT NULL,
-    body BYTEA NOT NULL,
-    PRIMARY KEY (subject, id)
 );

@@ -29,7 +29,6 @@ CREATE TABLE collection (
     current INTEGER NOT NULL,
     shape TEXT NOT NULL,
     records INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
     floor INTEGER NOT NULL,
     updated_ms INTEGER,
     emitted_at TEXT,
@@ -162,12 +161,4 @@ CREATE TABLE disclosure (
     records INTEGER NOT NULL,
     digest TEXT NOT NULL,
     PRIMARY KEY (subject, at_ms, id)
-) WITHOUT ROWID;
--- What was found, for whoever reads on.
-CREATE TABLE snapshot (
-    subject INTEGER NOT NULL,
-    id TEXT NOT NULL,
-    expires_ms INTEGER NOT NULL,
-    body BLOB NOT NULL,
-    PRIMARY KEY (subject, id)
 ) WITHOUT ROWID;
