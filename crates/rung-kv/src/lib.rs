@@ -20,5 +20,5 @@ pub use home::Home;
 #[cfg(unix)]
 pub use presence::Presence;
 pub use records::Records;
-pub use results::{Incoming, Kept, Limits, ResultStore, Stored, Summary};
+pub use results::{Incoming, ResultStore, Stored};
 pub use store::{Options, Store};

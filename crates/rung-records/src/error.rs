@@ -122,6 +122,12 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// What was to come did not come.
+    #[error("it did not come in whole: {0}")]
+    Source(String),
+    /// The reading itself was refused.
+    #[error(transparent)]
+    Ladder(#[from] rung_ladder::Error),
     /// What is needed is being made.
     #[error("{0}")]
     Building(String),
@@ -224,6 +230,8 @@ impl Coded for Error {
             Self::CursorExpired => Code::CursorExpired,
             Self::CursorStale { .. } => Code::StaleCursor,
             Self::TooLarge { .. } => Code::ResultTooLarge,
+            Self::Source(_) => Code::SourceFailed,
+            Self::Ladder(error) => error.code(),
             Self::Building(_) => Code::IndexBuilding,
             Self::Full => Code::StoreFull,
             Self::Busy(_) | Self::Unreachable(_) => Code::StoreBusy,
@@ -256,6 +264,7 @@ impl Coded for Error {
             Self::Full => "free some space, then send it again",
             Self::Building(_) | Self::Busy(_) | Self::Unreachable(_) => "try again in a moment",
             Self::Newer => "use the version of rung that wrote it",
+            Self::Ladder(error) => return error.hint(),
             _ => return None,
         };
         Some(hint.to_owned())

@@ -10,6 +10,7 @@ mod records;
 mod resources;
 mod results;
 mod settings;
+mod shelf;
 mod table;
 mod tokens;
 mod tools;

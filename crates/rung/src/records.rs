@@ -56,10 +56,21 @@ pub(crate) fn open(settings: &Settings) -> Result<Arc<Records>, Fault> {
     Ok(Place::of(settings)?.open()?)
 }
 
+/// The database that the settings name, if they name one: other processes have it too.
+pub(crate) fn shared(settings: &Settings) -> Result<Option<Arc<Records>>, Fault> {
+    if settings.records_postgres().is_none() {
+        return Ok(None);
+    }
+    open(settings).map(Some)
+}
+
 /// The store that the settings name: open if there is anything in it, and else when it is first needed.
-pub(crate) fn source(settings: &Settings) -> Result<Source, Fault> {
+pub(crate) fn source(settings: &Settings, shared: Option<&Arc<Records>>) -> Result<Source, Fault> {
+    if let Some(shared) = shared {
+        return Ok(Source::opened(shared.clone()));
+    }
     let place = Place::of(settings)?;
-    if place.postgres.is_some() || place.file.exists() {
+    if place.file.exists() {
         return Ok(Source::opened(open(settings)?));
     }
     Home::open(settings.home()?)?;

@@ -2,11 +2,11 @@
 
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
-use rung_kv::ResultStore;
-use rung_ladder::{Handle, json_string_bytes};
+use rung_ladder::{Handle, Kept, json_string_bytes};
 use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
 use serde_json::json;
 
+use crate::shelf::Shelf;
 use crate::tools::{Read, ReadInput};
 
 const TEMPLATE: &str = "rung://result/{handle}{?cursor,path,offset_chars,limit_chars,lines,pattern,q,before_chars,after_chars}";
@@ -16,21 +16,21 @@ const AROUND_BYTES: usize = 900;
 
 /// The results that are kept.
 pub(crate) struct Results {
-    store: ResultStore,
+    shelf: Shelf,
     read: Read,
 }
 
 impl Results {
-    pub(crate) fn new(store: ResultStore, read: Read) -> Self {
-        Self { store, read }
+    pub(crate) fn new(shelf: Shelf, read: Read) -> Self {
+        Self { shelf, read }
     }
 }
 
 impl ResourceSource for Results {
     fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
         Box::pin(async move {
-            let kept = self.store.list(permit)?;
-            let card = |kept: rung_kv::Kept| ResourceCard {
+            let kept = self.shelf.listed(permit).await?;
+            let card = |kept: Kept| ResourceCard {
                 uri: kept.handle.uri(),
                 name: kept.handle.to_string(),
                 description: Some("a kept result".to_owned()),
@@ -107,7 +107,7 @@ impl ResourceSource for Results {
             if partial.argument != "handle" {
                 return Ok(Some(Vec::new()));
             }
-            let handles = self.store.list(permit)?.into_iter();
+            let handles = self.shelf.listed(permit).await?.into_iter();
             let handles = handles.map(|kept| kept.handle.to_string());
             Ok(Some(
                 handles

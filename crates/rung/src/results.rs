@@ -1,49 +1,66 @@
-//! Wires the result store to the tools.
+//! Wires what is kept to the tools and commands: results, tokens, tasks, keys.
 
 use std::sync::Arc;
 
-use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_kv::{Home, Limits, Options, Presence, Records, ResultStore, Store};
-use rung_ladder::{CursorKey, Handle};
-use rung_tool::{Keep, Toolbox};
+use rung_kv::{Home, Options, Presence, ResultStore, Store};
+use rung_ladder::{CursorKey, Keeping};
+use rung_records::SharedResults;
+use rung_tool::Toolbox;
 
 use crate::resources;
 use crate::settings::Settings;
+use crate::shelf::Shelf;
+use crate::tokens::Tokens;
 use crate::tools::{About, Read};
 
-/// What the data folder offers to the commands.
+/// What is kept, for the commands.
 pub(crate) struct Results {
-    pub(crate) store: ResultStore,
-    all: Arc<Store>,
+    pub(crate) shelf: Shelf,
+    /// The database that is shared with other processes, if there is one.
+    pub(crate) shared: Option<Arc<rung_records::Records>>,
+    store: Arc<Store>,
     home: Home,
     key: CursorKey,
 }
 
 impl Results {
-    /// Opens the data folder that the settings name.
+    /// Opens the data folder that the settings name, and the database that is shared, if they name one.
     pub(crate) fn open(settings: &Settings) -> Result<Self, Fault> {
         let home = Home::open(settings.home()?)?;
-        let store = Store::open(&home.store()?, Options::default())?;
-        let limits = Limits {
+        let store = Arc::new(Store::open(&home.store()?, Options::default())?);
+        let keeping = Keeping {
             ttl: settings.results_ttl(),
             max_bytes: settings.results_max_bytes(),
         };
-        let all = Arc::new(store);
-        let store = ResultStore::new(all.clone(), limits);
+        let shared = crate::records::shared(settings)?;
+        let (shelf, key) = match &shared {
+            None => (
+                Shelf::Folder(ResultStore::new(store.clone(), keeping)),
+                home.cursor_key()?,
+            ),
+            Some(records) => (
+                Shelf::Database(SharedResults::new(records.clone(), keeping)),
+                CursorKey::new(records.key("ladder")?),
+            ),
+        };
         // What expired while nobody was here.
-        store.sweep()?;
+        shelf.sweep()?;
         Ok(Self {
+            shelf,
+            shared,
             store,
-            all,
-            key: home.cursor_key()?,
             home,
+            key,
         })
     }
 
     /// The key that makes ours what clients carry between requests.
     pub(crate) fn request_key(&self) -> Result<[u8; 32], Fault> {
-        Ok(self.home.request_key()?)
+        Ok(match &self.shared {
+            None => self.home.request_key()?,
+            Some(records) => records.key("request")?,
+        })
     }
 
     /// This process, for others to see.
@@ -52,36 +69,39 @@ impl Results {
     }
 
     /// The tokens on record.
-    pub(crate) fn tokens(&self) -> Records {
-        Records::tokens(self.all.clone())
+    pub(crate) fn tokens(&self) -> Tokens {
+        match &self.shared {
+            None => Tokens::Folder(rung_kv::Records::tokens(self.store.clone())),
+            Some(records) => Tokens::Database(records.clone()),
+        }
     }
 
     /// The tasks on record.
-    pub(crate) fn tasks(&self) -> Records {
-        Records::tasks(self.all.clone())
+    pub(crate) fn tasks(&self) -> rung_kv::Records {
+        rung_kv::Records::tasks(self.store.clone())
+    }
+
+    fn read(&self) -> Read {
+        Read::new(self.shelf.clone(), self.key.clone())
     }
 
     /// The results as resources.
     pub(crate) fn resources(&self) -> resources::Results {
-        resources::Results::new(
-            self.store.clone(),
-            Read::new(self.store.clone(), self.key.clone()),
-        )
+        resources::Results::new(self.shelf.clone(), self.read())
     }
 
     /// The tools that are always there.
     pub(crate) fn toolbox(&self, settings: &Settings) -> Result<Toolbox, Fault> {
-        let keep = Arc::new(Shelf(self.store.clone()));
-        let read = Read::new(self.store.clone(), self.key.clone());
         let about = About::new(
-            self.store.clone(),
+            self.shelf.clone(),
             settings.reply_max_bytes(),
             settings.results_ttl().as_secs(),
             settings.results_max_bytes(),
         );
+        let keep = Arc::new(self.shelf.clone());
         Ok(Toolbox::builder(rung_fault::Face::Rung, keep)
             .tool(about)?
-            .tool(read)?
+            .tool(self.read())?
             .build())
     }
 }
@@ -90,18 +110,5 @@ impl Results {
 pub(crate) fn copy(settings: &Settings, to: &std::path::Path) -> Result<(), Fault> {
     let copied = Results::open(settings)?;
     let home = Home::open(to)?;
-    Ok(copied.all.copy_to(&home.store()?)?)
-}
-
-struct Shelf(ResultStore);
-
-impl Keep for Shelf {
-    fn keep(
-        &self,
-        permit: &Permit,
-        content_type: &str,
-        body: &mut dyn std::io::Read,
-    ) -> Result<Handle, Fault> {
-        Ok(self.0.put(permit, content_type, body)?.handle)
-    }
+    Ok(copied.store.copy_to(&home.store()?)?)
 }

@@ -1,10 +1,14 @@
 //! Who may come through the door: tokens by name, kept as hashes.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use parking_lot::Mutex;
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
 use rung_fault::{Code, Fault};
-use rung_kv::Records;
 use rung_mcp::http::{Admission, Denied};
+use rung_tool::Pending;
+use tokio::task::JoinHandle;
 
 use crate::offer::now_ms;
 
@@ -14,11 +18,22 @@ const RESERVED: [&str; 2] = ["local", "anonymous"];
 /// Bytes of a name.
 const MAX_NAME_BYTES: usize = 200;
 
-/// The tokens on record.
+/// The tokens on record: of one machine, or of all processes on a database.
 #[derive(Clone)]
-pub(crate) struct Tokens(pub(crate) Records);
+pub(crate) enum Tokens {
+    Folder(rung_kv::Records),
+    Database(Arc<rung_records::Records>),
+}
 
 impl Tokens {
+    fn add(&self, name: &str, record: &str) -> Result<bool, Fault> {
+        Ok(match self {
+            // A token that has ended stays on record until it is revoked: time alone must not open the door.
+            Self::Folder(records) => records.add(name, record.as_bytes(), now_ms(), None)?,
+            Self::Database(records) => records.add_guest(name, record)?,
+        })
+    }
+
     /// Makes a token for `name`. It is shown once.
     pub(crate) fn new_token(
         &self,
@@ -45,9 +60,8 @@ impl Tokens {
             access,
             expires_ms,
         };
-        let record = serde_json::to_vec(&record).map_err(internal)?;
-        // A token that has ended stays on record until it is revoked: time alone must not open the door.
-        if !self.0.add(name, &record, now_ms(), None)? {
+        let record = serde_json::to_string(&record).map_err(internal)?;
+        if !self.add(name, &record)? {
             let why = format!("there is a token named {name:?} already");
             return Err(Fault::new(Code::InvalidArguments, why).with_hint(format!(
                 "choose another name, or `rung token revoke {name}` first"
@@ -57,14 +71,26 @@ impl Tokens {
     }
 
     pub(crate) fn list(&self) -> Result<Vec<TokenRecord>, Fault> {
-        let all = self.0.list(now_ms())?;
-        all.iter()
-            .map(|(_, record)| serde_json::from_slice(record).map_err(internal))
-            .collect()
+        match self {
+            Self::Folder(records) => {
+                let all = records.list(now_ms())?;
+                let read = |(_, record): &(_, Vec<u8>)| serde_json::from_slice(record);
+                all.iter().map(|row| read(row).map_err(internal)).collect()
+            }
+            Self::Database(records) => {
+                let all = records.guests()?;
+                let read = |record: &String| serde_json::from_str(record).map_err(internal);
+                all.iter().map(read).collect()
+            }
+        }
     }
 
     pub(crate) fn revoke(&self, name: &str) -> Result<(), Fault> {
-        if self.0.remove(name)? {
+        let removed = match self {
+            Self::Folder(records) => records.remove(name)?,
+            Self::Database(records) => records.remove_guest(name)?,
+        };
+        if removed {
             return Ok(());
         }
         Err(
@@ -82,9 +108,21 @@ fn internal(error: impl std::fmt::Display) -> Fault {
 pub(crate) struct Guests {
     tokens: Tokens,
     open: Open,
-    /// The tokens as they were at a version of the store, so that most requests read nothing.
-    known: Mutex<Option<(usize, Vec<TokenRecord>)>>,
+    known: Arc<Mutex<Known>>,
 }
+
+/// The tokens as they were last read.
+#[derive(Default)]
+struct Known {
+    records: Vec<TokenRecord>,
+    /// The version of the data folder's store then. While it is the same, nothing need be read.
+    version: Option<usize>,
+    /// When a database was last asked.
+    asked: Option<Instant>,
+}
+
+/// A stream that is open goes on for so long at most when its token was revoked by another process on the database.
+const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// When somebody without a token is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,55 +140,99 @@ impl Guests {
         Self {
             tokens,
             open,
-            known: Mutex::new(None),
+            known: Arc::default(),
         }
     }
 
-    fn with_known<T>(&self, f: impl FnOnce(&[TokenRecord]) -> T) -> Result<T, Denied> {
-        let mut known = self.known.lock();
-        // Asked before reading: what is written meanwhile is read the next time.
-        let version = self.tokens.0.version();
-        match &*known {
-            Some((at, records)) if *at == version => Ok(f(records)),
-            _ => {
-                let records = self
-                    .tokens
-                    .list()
+    /// Looks at the tokens as they are now.
+    async fn with_current<T>(&self, f: impl FnOnce(&[TokenRecord]) -> T) -> Result<T, Denied> {
+        match &self.tokens {
+            Tokens::Folder(records) => self.with_own(records, f),
+            Tokens::Database(_) => {
+                self.ask()
+                    .await
+                    .map_err(|error| Denied::Broken(error.to_string()))?
                     .map_err(|fault| Denied::Broken(fault.to_string()))?;
-                let result = f(&records);
-                *known = Some((version, records));
-                Ok(result)
+                Ok(f(&self.known.lock().records))
             }
         }
     }
-}
 
-impl Admission for Guests {
-    fn admit(&self, bearer: Option<&str>) -> Result<Permit, Denied> {
+    /// Looks at the tokens of the data folder, which are read again when something was written.
+    fn with_own<T>(
+        &self,
+        records: &rung_kv::Records,
+        f: impl FnOnce(&[TokenRecord]) -> T,
+    ) -> Result<T, Denied> {
+        let mut known = self.known.lock();
+        // Asked before reading: what is written meanwhile is read the next time.
+        let version = Some(records.version());
+        if known.version != version {
+            let listed = self.tokens.list();
+            known.records = listed.map_err(|fault| Denied::Broken(fault.to_string()))?;
+            known.version = version;
+        }
+        Ok(f(&known.records))
+    }
+
+    /// Reads the tokens anew, on a thread that may wait.
+    fn ask(&self) -> JoinHandle<Result<(), Fault>> {
+        let (tokens, known) = (self.tokens.clone(), self.known.clone());
+        tokio::task::spawn_blocking(move || {
+            let records = tokens.list()?;
+            let mut known = known.lock();
+            known.records = records;
+            known.asked = Some(Instant::now());
+            Ok(())
+        })
+    }
+
+    fn judge(&self, bearer: Option<&str>, records: &[TokenRecord]) -> Result<Permit, Denied> {
         match (bearer, self.open) {
             (Some(token), _) => {
                 let token = Token::shown(token.to_owned());
-                self.with_known(|records| admit(&token, records, now_ms()))?
-                    .map_err(|_| Denied::BadToken)
+                admit(&token, records, now_ms()).map_err(|_| Denied::BadToken)
             }
             (None, Open::Always) => Ok(Permit::anonymous()),
-            (None, Open::WhileNoToken) if self.with_known(<[_]>::is_empty)? => {
-                Ok(Permit::anonymous())
-            }
+            (None, Open::WhileNoToken) if records.is_empty() => Ok(Permit::anonymous()),
             (None, Open::WhileNoToken | Open::Never) => Err(Denied::NoToken),
         }
     }
 
-    fn still_admits(&self, permit: &Permit) -> bool {
+    fn holds(&self, permit: &Permit, records: &[TokenRecord]) -> bool {
         if *permit == Permit::anonymous() {
-            return self.admit(None).is_ok();
+            return self.judge(None, records).is_ok();
         }
         let now_ms = now_ms();
-        let holds = |record: &TokenRecord| {
+        records.iter().any(|record| {
             let mine = (&record.caller, &record.grant) == (permit.caller(), permit.grant());
             mine && record.expires_ms.is_none_or(|end| end > now_ms)
-        };
-        self.with_known(|records| records.iter().any(holds))
-            .unwrap_or(false)
+        })
+    }
+}
+
+impl Admission for Guests {
+    fn admit<'a>(&'a self, bearer: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
+        Box::pin(async move {
+            self.with_current(|records| self.judge(bearer, records))
+                .await?
+        })
+    }
+
+    fn still_admits(&self, permit: &Permit) -> bool {
+        match &self.tokens {
+            Tokens::Folder(records) => self
+                .with_own(records, |records| self.holds(permit, records))
+                .unwrap_or(false),
+            Tokens::Database(_) => {
+                let mut known = self.known.lock();
+                if known.asked.is_none_or(|asked| asked.elapsed() > MAX_AGE) {
+                    known.asked = Some(Instant::now());
+                    // Whoever is shown something next is judged by what it finds.
+                    drop(self.ask());
+                }
+                self.holds(permit, &known.records)
+            }
+        }
     }
 }

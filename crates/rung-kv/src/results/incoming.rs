@@ -1,14 +1,14 @@
 //! A result on its way in, with memory that does not grow with it.
 
-use rung_ladder::{Handle, Mark};
-use sha2::{Digest, Sha256};
+use rung_ladder::{Handle, Intake, Kept};
 
 use super::record::{CHUNK_BYTES, CHUNK_HEADER_BYTES, Key, Owner, Record, chunk_key, number};
-use super::{Kept, PENDING_MS, ResultStore};
+use super::{PENDING_MS, ResultStore};
 use crate::{Error, Result};
 
 /// What is held in memory before it is written. A smaller result costs one transaction in all.
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: usize = BATCH_CHUNKS * CHUNK_BYTES;
+const BATCH_CHUNKS: usize = (4 << 20) / CHUNK_BYTES;
 const NEXT_BODY_KEY: &[u8] = b"next_body";
 
 /// A result that is coming in. Dropped before it is finished, it leaves nothing behind.
@@ -16,42 +16,27 @@ const NEXT_BODY_KEY: &[u8] = b"next_body";
 pub struct Incoming<'s> {
     results: &'s ResultStore,
     owner: Owner,
-    content_type: String,
+    /// What came; the part that is not on disk yet is held there.
+    intake: Intake,
     /// Whether something of it was lost on the way, so that it can never be finished.
     spoiled: bool,
     /// Its number, once something of it is on disk.
     body: Option<u64>,
     /// Chunks on disk.
     written: u32,
-    /// Bytes that are not on disk yet; a whole number of chunks lies before them.
-    batch: Vec<u8>,
-    bytes: u64,
-    digest: Sha256,
-    text: Text,
-    /// Where `batch` begins.
-    before: Mark,
     /// When we last said that we are alive.
     heard_ms: u64,
 }
 
 impl<'s> Incoming<'s> {
     pub(super) fn new(results: &'s ResultStore, owner: Owner, content_type: String) -> Self {
-        let text = Text {
-            valid: !is_binary_type(&content_type),
-            tail: Vec::new(),
-        };
         Self {
             results,
             owner,
-            content_type,
+            intake: Intake::new(content_type, CHUNK_BYTES),
             spoiled: false,
             body: None,
             written: 0,
-            batch: Vec::new(),
-            bytes: 0,
-            digest: Sha256::new(),
-            text,
-            before: Mark::default(),
             heard_ms: 0,
         }
     }
@@ -64,20 +49,17 @@ impl<'s> Incoming<'s> {
     }
 
     fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
-        self.bytes += bytes.len() as u64;
-        let max_bytes = self.results.limits.max_bytes;
-        if self.bytes > max_bytes {
+        let max_bytes = self.results.keeping.max_bytes;
+        if self.intake.bytes() + bytes.len() as u64 > max_bytes {
             return Err(Error::ResultTooLarge { max_bytes });
         }
-        self.digest.update(bytes);
-        self.text.check(bytes);
         self.stay_alive()?;
         while !bytes.is_empty() {
-            let room = BATCH_CHUNKS * CHUNK_BYTES - self.batch.len();
+            let room = BATCH_BYTES - self.intake.held_bytes();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.batch.extend_from_slice(now);
+            self.intake.take(now);
             bytes = later;
-            if self.batch.len() == BATCH_CHUNKS * CHUNK_BYTES {
+            if self.intake.held_bytes() == BATCH_BYTES {
                 self.flush()?;
             }
         }
@@ -89,37 +71,19 @@ impl<'s> Incoming<'s> {
         if self.spoiled {
             return Err(Error::ResultAbandoned);
         }
-        let created_ms = (self.results.now_ms)();
-        let ttl_ms = u64::try_from(self.results.limits.ttl.as_millis()).unwrap_or(u64::MAX);
         let mut bits = [0; 16];
         getrandom::fill(&mut bits).map_err(|_| Error::NoRandomness)?;
         let handle = Handle::from_bits(bits);
         let key: Key = self.owner.key(&handle);
-        let (rows, after) = self.rows();
-        let text = self.text.valid && self.text.tail.is_empty();
-        let mut record = Record {
-            body: 0,
-            content_type: std::mem::take(&mut self.content_type),
-            bytes: self.bytes,
-            chars: text.then_some(after.chars),
-            digest: format!(
-                "sha256:{}",
-                data_encoding::HEXLOWER.encode(&self.digest.clone().finalize())
-            ),
-            created_ms,
-            expires_ms: created_ms.saturating_add(ttl_ms),
-        };
         let results = self.results;
+        let summary = self.intake.summary((results.now_ms)(), results.keeping.ttl);
         results.store.write(|txn| {
-            record.body = self.write_rows(txn, &rows)?;
-            results.insert(txn, &key, &record)
+            let body = self.write_rows(txn, &self.rows())?;
+            results.insert(txn, &key, &Record::new(body, &summary))
         })?;
         // It is no longer ours to clear away.
         self.body = None;
-        Ok(Kept {
-            handle,
-            summary: record.summary(),
-        })
+        Ok(Kept { handle, summary })
     }
 
     /// Says that we are alive, where what comes in is too slow to show it.
@@ -134,7 +98,7 @@ impl<'s> Incoming<'s> {
 
     /// Writes what is in memory.
     fn flush(&mut self) -> Result<()> {
-        let (rows, after) = self.rows();
+        let rows = self.rows();
         let body = self
             .results
             .store
@@ -142,24 +106,20 @@ impl<'s> Incoming<'s> {
         self.body = Some(body);
         self.heard_ms = (self.results.now_ms)();
         self.written += u32::try_from(rows.len()).expect("a batch has few chunks");
-        self.before = after;
-        self.batch.clear();
+        self.intake.let_go();
         Ok(())
     }
 
-    /// The rows of the batch, and where it ends.
-    fn rows(&self) -> (Vec<Vec<u8>>, Mark) {
-        let mut mark = self.before;
-        let rows = self.batch.chunks(CHUNK_BYTES).map(|chunk| {
+    /// The rows of what is held.
+    fn rows(&self) -> Vec<Vec<u8>> {
+        let row = |(mark, chunk): (rung_ladder::Mark, &[u8])| {
             let mut row = Vec::with_capacity(CHUNK_HEADER_BYTES + chunk.len());
             row.extend(mark.chars.to_be_bytes());
             row.extend(mark.lines.to_be_bytes());
             row.extend(chunk);
-            mark = mark.behind(chunk);
             row
-        });
-        let rows = rows.collect();
-        (rows, mark)
+        };
+        self.intake.pieces().map(row).collect()
     }
 
     /// Puts rows behind those on disk, under a number of their own, and says that we are alive.
@@ -193,8 +153,6 @@ impl<'s> Incoming<'s> {
     }
 }
 
-const BATCH_CHUNKS: usize = BATCH_BYTES / CHUNK_BYTES;
-
 impl Drop for Incoming<'_> {
     fn drop(&mut self) {
         if let Some(body) = self.body {
@@ -202,50 +160,5 @@ impl Drop for Incoming<'_> {
             let results = self.results;
             let _ = results.store.write(|txn| results.delete_body(txn, body));
         }
-    }
-}
-
-/// Whether what has come in so far is UTF-8.
-#[derive(Debug)]
-struct Text {
-    valid: bool,
-    /// The beginning of a code point whose end has not come yet.
-    tail: Vec<u8>,
-}
-
-impl Text {
-    fn check(&mut self, mut bytes: &[u8]) {
-        while self.valid && !self.tail.is_empty() && !bytes.is_empty() {
-            self.tail.push(bytes[0]);
-            bytes = &bytes[1..];
-            match std::str::from_utf8(&self.tail) {
-                Ok(_) => self.tail.clear(),
-                Err(error) if error.error_len().is_none() => {}
-                Err(_) => self.valid = false,
-            }
-        }
-        if !self.valid {
-            return;
-        }
-        match std::str::from_utf8(bytes) {
-            Ok(_) => {}
-            Err(error) if error.error_len().is_none() => {
-                self.tail.extend_from_slice(&bytes[error.valid_up_to()..]);
-            }
-            Err(_) => self.valid = false,
-        }
-    }
-}
-
-/// Types whose bytes are not text even where they happen to be valid UTF-8.
-fn is_binary_type(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default();
-    let essence = essence.trim().to_ascii_lowercase();
-    let essence = essence.as_str();
-    let (kind, subtype) = essence.split_once('/').unwrap_or((essence, ""));
-    match kind {
-        "image" | "audio" | "video" | "font" => !subtype.ends_with("+xml"),
-        "application" => ["octet-stream", "pdf", "zip", "gzip", "wasm"].contains(&subtype),
-        _ => false,
     }
 }

@@ -14,11 +14,11 @@ mod stored;
 
 use std::ops::Bound::Included;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use heed::{RoTxn, RwTxn};
 use rung_auth::Permit;
-use rung_ladder::Handle;
+use rung_ladder::{Handle, Keeping, Kept};
 
 use crate::{Error, Result, Store};
 use record::{Key, Owner, Record, chunk_key, number};
@@ -26,55 +26,11 @@ use record::{Key, Owner, Record, chunk_key, number};
 pub use incoming::Incoming;
 pub use stored::Stored;
 
-/// How long and how much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// A result is gone after this.
-    pub ttl: Duration,
-    /// What one caller may keep; the oldest results make room for the newest.
-    pub max_bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            ttl: Duration::from_hours(24),
-            max_bytes: 1 << 30,
-        }
-    }
-}
-
-/// A result that is on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// Its handle.
-    pub handle: Handle,
-    /// What is known of it.
-    pub summary: Summary,
-}
-
-/// What is known of a result without reading it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
-    /// Its media type, as given.
-    pub content_type: String,
-    /// Its length.
-    pub bytes: u64,
-    /// Its length in code points, where it is text.
-    pub chars: Option<u64>,
-    /// `sha256:` and its SHA-256 in hexadecimal.
-    pub digest: String,
-    /// When it was stored, in milliseconds since 1970.
-    pub created_ms: u64,
-    /// When it will be gone.
-    pub expires_ms: u64,
-}
-
 /// Keeps results. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ResultStore {
     store: Arc<Store>,
-    limits: Limits,
+    keeping: Keeping,
     now_ms: fn() -> u64,
 }
 
@@ -85,10 +41,10 @@ const SWEEP: usize = 8;
 
 impl ResultStore {
     /// The results of `store`.
-    pub fn new(store: Arc<Store>, limits: Limits) -> Self {
+    pub fn new(store: Arc<Store>, keeping: Keeping) -> Self {
         Self {
             store,
-            limits,
+            keeping,
             now_ms: system_now_ms,
         }
     }
@@ -188,7 +144,7 @@ impl ResultStore {
         let tables = self.store.tables;
         self.sweep_some(txn)?;
         let mut used = self.used(txn, key.caller())?;
-        while used + record.bytes > self.limits.max_bytes {
+        while used + record.bytes > self.keeping.max_bytes {
             let oldest = tables.queue.prefix_iter(txn, key.caller())?.next();
             let oldest = match oldest {
                 Some(row) => Key::queued(row?.1)?,

@@ -13,11 +13,10 @@
 //! SHA-256 of their names: fixed in length, and nothing to read in a stolen file's keys.
 
 use rung_auth::Permit;
-use rung_ladder::Handle;
+use rung_ladder::{Handle, Summary};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Summary;
 use crate::{Error, Result};
 
 /// Code points and line breaks before a chunk.
@@ -125,6 +124,19 @@ pub(super) struct Record {
 }
 
 impl Record {
+    pub(super) fn new(body: u64, summary: &Summary) -> Self {
+        let summary = summary.clone();
+        Self {
+            body,
+            content_type: summary.content_type,
+            bytes: summary.bytes,
+            chars: summary.chars,
+            digest: summary.digest,
+            created_ms: summary.created_ms,
+            expires_ms: summary.expires_ms,
+        }
+    }
+
     pub(super) fn to_row(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|_| Error::Corrupt("record"))
     }

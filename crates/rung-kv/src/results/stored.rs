@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rung_ladder::{Document, Mark, Piece};
+use rung_ladder::{Document, Mark, Piece, Summary};
 
-use super::Summary;
 use super::record::{CHUNK_BYTES, CHUNK_HEADER_BYTES, Record, chunk_key, number};
 use crate::{Error, Result, Store};
 

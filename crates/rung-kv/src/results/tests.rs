@@ -1,4 +1,5 @@
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
@@ -19,10 +20,10 @@ fn permit(caller: &str, grant: &str) -> Permit {
     admit(&token, [&record], 0).unwrap()
 }
 
-fn results(limits: Limits) -> (tempfile::TempDir, ResultStore) {
+fn results(keeping: Keeping) -> (tempfile::TempDir, ResultStore) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), Options { map_bytes: 1 << 20 }).unwrap();
-    (dir, ResultStore::new(Arc::new(store), limits))
+    (dir, ResultStore::new(Arc::new(store), keeping))
 }
 
 fn bytes_of(stored: &Stored) -> Vec<u8> {
@@ -46,7 +47,7 @@ fn window(stored: &Stored, range: Range) -> String {
 
 #[test]
 fn a_result_reads_back_by_any_window() {
-    let (_dir, results) = results(Limits::default());
+    let (_dir, results) = results(Keeping::default());
     let me = permit("me", "g");
     let line = "zwölf \u{1F980} Boxkämpfer\n";
     let text = line.repeat(300_000);
@@ -72,7 +73,7 @@ fn a_result_reads_back_by_any_window() {
 
 #[test]
 fn a_line_that_lies_across_chunks_is_found_whole() {
-    let (_dir, results) = results(Limits::default());
+    let (_dir, results) = results(Keeping::default());
     let me = permit("me", "g");
     let lines: Vec<String> = (0..60)
         .map(|n| format!("{n} {}\n", "x".repeat(9_999)))
@@ -92,7 +93,7 @@ fn a_line_that_lies_across_chunks_is_found_whole() {
 
 #[test]
 fn another_caller_or_grant_is_answered_as_for_a_handle_that_never_was() {
-    let (_dir, results) = results(Limits::default());
+    let (_dir, results) = results(Keeping::default());
     let mine = results
         .put(&permit("me", "g"), "text/plain", b"mine".as_slice())
         .unwrap();
@@ -113,7 +114,7 @@ fn another_caller_or_grant_is_answered_as_for_a_handle_that_never_was() {
 
 #[test]
 fn bytes_that_are_not_text_are_kept_but_not_shown() {
-    let (_dir, results) = results(Limits::default());
+    let (_dir, results) = results(Keeping::default());
     let me = permit("me", "g");
     for (content_type, bytes) in [
         ("text/plain", b"caf\xe9".as_slice()),
@@ -139,7 +140,7 @@ fn bytes_that_are_not_text_are_kept_but_not_shown() {
 
 #[test]
 fn text_that_arrives_in_crumbs_is_still_text() {
-    let (_dir, results) = results(Limits::default());
+    let (_dir, results) = results(Keeping::default());
     let me = permit("me", "g");
     let text = "a\u{e9}\u{20ac}\u{1F980}\n".repeat(50);
     for size in 1..7 {
@@ -167,11 +168,11 @@ fn text_that_arrives_in_crumbs_is_still_text() {
 #[test]
 fn results_expire_and_make_room() {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
-    let limits = Limits {
+    let keeping = Keeping {
         ttl: Duration::from_mins(1),
         max_bytes: 3_000_000,
     };
-    let (_dir, results) = results(limits);
+    let (_dir, results) = results(keeping);
     let results = results.with_clock(|| NOW.load(Ordering::Relaxed));
     let (me, you) = (permit("me", "g"), permit("you", "g"));
     let megabyte = vec![b'x'; 1_000_000];
@@ -220,7 +221,7 @@ fn results_expire_and_make_room() {
 #[test]
 fn what_is_never_finished_leaves_nothing() {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
-    let (_dir, results) = results(Limits::default());
+    let (_dir, results) = results(Keeping::default());
     let results = results.with_clock(|| NOW.load(Ordering::Relaxed));
     let me = permit("me", "g");
     let mut dropped = results.incoming(&me, "text/plain");
@@ -244,7 +245,7 @@ fn what_is_never_finished_leaves_nothing() {
 #[test]
 fn what_comes_in_slowly_is_not_given_up() {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
-    let (_dir, results) = results(Limits::default());
+    let (_dir, results) = results(Keeping::default());
     let results = results.with_clock(|| NOW.load(Ordering::Relaxed));
     let me = permit("me", "g");
     let mut slow = results.incoming(&me, "text/plain");
@@ -287,7 +288,7 @@ proptest! {
         crumbs in 1..100_000_usize,
         asks in prop::collection::vec((any::<u64>(), 1..5_000_u64, 0..4_u8), 8),
     ) {
-        let (_dir, results) = results(Limits::default());
+        let (_dir, results) = results(Keeping::default());
         let me = permit("me", "g");
         let text = unit.repeat(times);
         let mut incoming = results.incoming(&me, "text/plain");

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use rung_auth::Permit;
+use rung_tool::Pending;
 use serde_json::json;
 
 use super::PATH;
@@ -15,9 +16,10 @@ use super::PATH;
 /// Says who may come in.
 pub trait Admission: Send + Sync {
     /// The permit of whoever shows this token, or none.
-    fn admit(&self, bearer: Option<&str>) -> Result<Permit, Denied>;
+    fn admit<'a>(&'a self, bearer: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>>;
 
-    /// Whether somebody who was let in before would be let in now. Asked whenever a stream has something to say.
+    /// Whether somebody who was let in before would be let in now. Asked whenever a stream has something to say, which
+    /// does not wait: what was known a moment ago will do.
     fn still_admits(&self, permit: &Permit) -> bool;
 }
 
@@ -126,16 +128,16 @@ impl Door {
     }
 
     /// The permit of whoever sent these headers.
-    pub(super) fn admit(&self, headers: &HeaderMap) -> Result<Permit, Denied> {
+    pub(super) async fn admit(&self, headers: &HeaderMap) -> Result<Permit, Denied> {
         if !headers.contains_key(header::AUTHORIZATION) {
-            return self.admission.admit(None);
+            return self.admission.admit(None).await;
         }
         let shown = single(headers, &header::AUTHORIZATION).ok_or(Denied::BadToken)?;
         let (scheme, token) = shown.split_once(' ').ok_or(Denied::BadToken)?;
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(Denied::BadToken);
         }
-        self.admission.admit(Some(token.trim()))
+        self.admission.admit(Some(token.trim())).await
     }
 }
 
@@ -201,8 +203,8 @@ mod tests {
     struct Anybody;
 
     impl Admission for Anybody {
-        fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
-            Ok(Permit::anonymous())
+        fn admit<'a>(&'a self, _: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
+            Box::pin(async { Ok(Permit::anonymous()) })
         }
 
         fn still_admits(&self, _: &Permit) -> bool {

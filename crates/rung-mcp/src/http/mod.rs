@@ -281,7 +281,7 @@ async fn guarded(app: &Arc<App>, router: &Router, request: Arrival) -> Response 
 }
 
 async fn protocol(app: &Arc<App>, request: Arrival) -> Response {
-    let permit = match app.door.admit(request.headers()) {
+    let permit = match app.door.admit(request.headers()).await {
         Ok(permit) => permit,
         Err(denied) => {
             app.server.0.metrics.turn_away("token");
@@ -311,7 +311,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
-    if let Err(denied) = app.door.admit(request.headers()) {
+    if let Err(denied) = app.door.admit(request.headers()).await {
         return door::challenge(request.headers(), &denied);
     }
     let made = app.server.0.tasks.made();
@@ -322,7 +322,7 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// What RFC 9728 has a client look up when it is turned away.
 async fn resource_metadata(State(app): State<Arc<App>>, request: Request) -> Response {
-    if app.door.admit(request.headers()).is_ok()
+    if app.door.admit(request.headers()).await.is_ok()
         && !request.headers().contains_key(header::AUTHORIZATION)
     {
         return StatusCode::NOT_FOUND.into_response();

@@ -18,6 +18,7 @@ use crate::{Error, Result};
 const STEPS: &[Step] = &[
     ("records", include_str!("postgres/0001_records.sql")),
     ("tails", include_str!("postgres/0002_tails.sql")),
+    ("shared", include_str!("postgres/0003_shared.sql")),
 ];
 
 /// Rows that go in at once. Few sizes, so that few statements are prepared.

@@ -17,6 +17,7 @@ mod grants;
 mod ingest;
 mod list;
 mod search;
+mod shared;
 mod stores;
 mod support;
 mod tend;

@@ -68,7 +68,7 @@ fn print(answer: Answer, json: bool, settings: &Settings) -> Result {
             }
             let permit = Permit::local_user(Access::Write);
             let results = Results::open(settings)?;
-            let kept = results.store.put(&permit, "application/json", long.body)?;
+            let kept = results.shelf.put(&permit, "application/json", long.body)?;
             let mut out = io::stdout().lock();
             writeln!(
                 out,

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
-use rung_kv::{Kept, Stored, Summary};
-use rung_ladder::{Budget, Document as _, Handle};
+use rung_ladder::{Budget, Document as _, Handle, Kept, Summary};
 use rung_tool::{Block, Call, Rendering, Reply, ToolSource as _};
 use serde_json::json;
 
@@ -15,6 +14,7 @@ use crate::cli::{Form, ReadArgs, ResultCommand};
 use crate::exit::{Result, Stop, output};
 use crate::results::Results;
 use crate::settings::Settings;
+use crate::shelf::Stored;
 use crate::tools::ReadInput;
 
 pub(super) fn run(command: ResultCommand, settings: &Settings) -> Result {
@@ -31,7 +31,7 @@ pub(super) fn run(command: ResultCommand, settings: &Settings) -> Result {
         ResultCommand::List { json } => list(&results, &permit, json),
         ResultCommand::Remove { handle } => {
             let handle: Handle = handle.parse::<Handle>()?;
-            Ok(results.store.remove(&permit, &handle)?)
+            Ok(results.shelf.remove(&permit, &handle)?)
         }
     }
 }
@@ -58,12 +58,12 @@ fn store(
             }
             let content_type = checked_type(content_type, type_of(path))?;
             let source = Watched::new(file, known.len());
-            results.store.put(permit, content_type, source)?
+            results.shelf.put(permit, content_type, source)?
         }
         _ => {
             let content_type = checked_type(content_type, "text/plain")?;
             results
-                .store
+                .shelf
                 .put(permit, content_type, io::stdin().lock())?
         }
     };
@@ -104,7 +104,7 @@ fn checked_type(given: Option<String>, usual: &str) -> Result<String> {
 
 /// Gives back the bytes, all of them and nothing else.
 fn export(results: &Results, permit: &Permit, handle: &str, to: Option<&Path>) -> Result {
-    let stored = results.store.open(permit, &handle.parse::<Handle>()?)?;
+    let stored = results.shelf.open(permit, &handle.parse::<Handle>()?)?;
     match to {
         None => copy(&stored, &mut io::stdout().lock())?.map_err(output),
         Some(path) => {
@@ -246,7 +246,7 @@ fn print(reply: &Reply, form: Form) -> io::Result<()> {
 }
 
 fn list(results: &Results, permit: &Permit, for_programs: bool) -> Result {
-    let kept = results.store.list(permit)?;
+    let kept = results.shelf.list(permit)?;
     let mut out = io::stdout().lock();
     if for_programs {
         let rows: Vec<_> = kept

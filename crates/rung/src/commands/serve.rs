@@ -16,7 +16,7 @@ use crate::exit::Result;
 use crate::offer::offer;
 use crate::results::Results;
 use crate::settings::Settings;
-use crate::tokens::{Guests, Open, Tokens};
+use crate::tokens::{Guests, Open};
 
 pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
     super::log_to_stderr(settings);
@@ -28,9 +28,9 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         args.tool_names.into(),
         fixtures.as_ref(),
     )?;
-    let tokens = Tokens(results.tokens());
+    let tokens = results.tokens();
     let (records, journal) = (
-        crate::records::source(settings)?,
+        crate::records::source(settings, results.shared.as_ref())?,
         crate::records::journal(settings)?,
     );
     // It lets connections in and waits to be stopped; they are served in lanes of their own.

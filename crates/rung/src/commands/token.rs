@@ -10,12 +10,11 @@ use crate::exit::{Result, output};
 use crate::offer::now_ms;
 use crate::results::Results;
 use crate::settings::{Settings, visible};
-use crate::tokens::Tokens;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
-    let tokens = Tokens(Results::open(settings)?.tokens());
+    let tokens = Results::open(settings)?.tokens();
     let mut out = io::stdout().lock();
     match command {
         TokenCommand::New { name, write, days } => {

@@ -7,27 +7,28 @@
 
 use rung_auth::Access;
 use rung_fault::Fault;
-use rung_kv::ResultStore;
 use rung_mcp::Version;
 use rung_tool::{Answer, Call, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::shelf::Shelf;
 
 /// A small i.
 const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTggN3Y2TTggM3YyJyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
 
 /// Says what is here.
 pub(crate) struct About {
-    store: ResultStore,
+    shelf: Shelf,
     reply_bytes: usize,
     ttl_s: u64,
     max_bytes: u64,
 }
 
 impl About {
-    pub(crate) fn new(store: ResultStore, reply_bytes: usize, ttl_s: u64, max_bytes: u64) -> Self {
+    pub(crate) fn new(shelf: Shelf, reply_bytes: usize, ttl_s: u64, max_bytes: u64) -> Self {
         Self {
-            store,
+            shelf,
             reply_bytes,
             ttl_s,
             max_bytes,
@@ -86,7 +87,7 @@ impl Tool for About {
     type Error = Fault;
 
     async fn run(&self, call: &Call, _: AboutInput) -> Result<Answer<AboutOutput>, Fault> {
-        let kept = self.store.list(&call.permit)?;
+        let kept = self.shelf.listed(&call.permit).await?;
         let about = AboutOutput {
             version: env!("CARGO_PKG_VERSION"),
             protocol_versions: Version::ALL

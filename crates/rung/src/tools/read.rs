@@ -9,15 +9,16 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use rung_fault::{Code, Fault};
-use rung_kv::{ResultStore, Stored, Summary};
 use rung_ladder::{
     Binding, CursorKey, Document, Handle, Kind, Mark, Path, Piece, Position, Range, Reading,
-    Selector, Window, go_on, limits, read,
+    Selector, Summary, Window, go_on, limits, read,
 };
 use rung_tool::{Answer, Call, Link, Rendering, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+use crate::shelf::{Shelf, Stored};
 
 /// Lines of text.
 const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTIgM2gxMk0yIDhoMTJNMiAxM2g3JyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
@@ -25,13 +26,13 @@ const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My
 /// Reads parts of kept results.
 #[derive(Clone)]
 pub(crate) struct Read {
-    store: ResultStore,
+    shelf: Shelf,
     key: CursorKey,
 }
 
 impl Read {
-    pub(crate) fn new(store: ResultStore, key: CursorKey) -> Self {
-        Self { store, key }
+    pub(crate) fn new(shelf: Shelf, key: CursorKey) -> Self {
+        Self { shelf, key }
     }
 }
 
@@ -216,7 +217,7 @@ impl Read {
     /// All of a result that is not text, in base64.
     fn bytes(&self, call: &Call, input: &ReadInput) -> Result<String, Fault> {
         let stored = self
-            .store
+            .shelf
             .open(&call.permit, &input.handle.parse::<Handle>()?)?;
         if stored.len_bytes().saturating_mul(4) / 3 + 4 > call.budget.max_bytes as u64 {
             let why = "the result is not text, and too long to be sent as bytes";
@@ -232,7 +233,7 @@ impl Read {
 
     fn read(&self, call: &Call, input: &ReadInput) -> Result<Answer<ReadOutput>, Fault> {
         let (handle, cursor) = parse_handle(input)?;
-        let stored = self.store.open(&call.permit, &handle)?;
+        let stored = self.shelf.open(&call.permit, &handle)?;
         let summary = stored.summary();
         let selects = cursor.is_some() || input.selects() || input.limit_chars.is_some();
         if summary.chars.is_none() && !selects {
@@ -411,7 +412,7 @@ struct Timed<D> {
 /// Why a timed reading stopped.
 enum Failed {
     Ladder(rung_ladder::Error),
-    Store(rung_kv::Error),
+    Store(Fault),
     Late,
 }
 
@@ -425,7 +426,7 @@ impl From<Failed> for Fault {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::Ladder(error) => error.into(),
-            Failed::Store(error) => error.into(),
+            Failed::Store(fault) => fault,
             Failed::Late => Self::new(Code::DeadlineExceeded, "the reading took too long"),
         }
     }
@@ -636,7 +637,8 @@ mod tests {
     use std::time::Duration;
 
     use rung_auth::{Access, Permit, Token, TokenRecord, admit};
-    use rung_kv::{Limits, Options, Store};
+    use rung_kv::{Options, ResultStore, Store};
+    use rung_ladder::Keeping;
 
     use super::*;
 
@@ -655,8 +657,11 @@ mod tests {
     fn tool() -> (tempfile::TempDir, Read) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Options::default()).unwrap();
-        let store = ResultStore::new(Arc::new(store), Limits::default());
-        (dir, Read::new(store, CursorKey::new([9; 32])))
+        let store = ResultStore::new(Arc::new(store), Keeping::default());
+        (
+            dir,
+            Read::new(Shelf::Folder(store), CursorKey::new([9; 32])),
+        )
     }
 
     fn input(handle: &Handle, cursor: Option<String>) -> ReadInput {
@@ -673,7 +678,7 @@ mod tests {
         let mine = Call::new(permit("me", "g"));
         let text = "x".repeat(9_000);
         let kept = tool
-            .store
+            .shelf
             .put(&mine.permit, "text/plain", text.as_bytes())
             .unwrap();
         let part = tool.read(&mine, &input(&kept.handle, None)).unwrap();
@@ -701,7 +706,7 @@ mod tests {
         let mut call = Call::new(permit("me", "g"));
         let text = "x".repeat(9_000);
         let kept = tool
-            .store
+            .shelf
             .put(&call.permit, "text/plain", text.as_bytes())
             .unwrap();
         call.deadline = Some(Instant::now() + Duration::from_mins(1));
