@@ -16,6 +16,8 @@ use crate::store::{Insert, Value, params};
 use crate::write;
 use crate::{Error, Records, Result};
 
+/// An upload that takes longer was given up.
+const MAX_UPLOAD_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Bytes of a piece.
 const PART_BYTES: usize = 256 * 1024;
 
@@ -65,7 +67,7 @@ impl Records {
         let connector = slug(&upload.connector_id);
         let now_ms = self.now_ms();
         // They go in under a name of their own, and get their true one when all have come.
-        let aside = crate::records::fresh_id("upload")?;
+        let aside = crate::records::fresh_id(&aside_before(now_ms))?;
         let mime_type = upload
             .mime_type
             .clone()
@@ -224,6 +226,31 @@ impl Records {
             )
         })?;
         found.ok_or(Error::BlobNotFound)
+    }
+}
+
+/// What the names of uploads begin with that began at a moment: those that began earlier come before it.
+fn aside_before(ms: i64) -> String {
+    format!("upload_{ms:020}")
+}
+
+impl Records {
+    /// Clears away what came of uploads that nobody ended.
+    pub(crate) fn drop_uploads(&self, subject: i64) -> Result<()> {
+        let oldest = aside_before(self.now_ms().saturating_sub(MAX_UPLOAD_MS));
+        let left = "FROM blob_part WHERE subject = ?1 AND blob >= 'upload_' AND blob < ?2";
+        let params = params![subject, &oldest];
+        // Most of the time there is nothing to do, and looking holds nobody up.
+        let any = format!("SELECT 1 {left} LIMIT 1");
+        if self
+            .store
+            .reading(|tx| tx.one(&any, params, |_| Ok(())))?
+            .is_some()
+        {
+            let delete = format!("DELETE {left}");
+            self.store.writing(|tx| tx.execute(&delete, params))?;
+        }
+        Ok(())
     }
 }
 

@@ -166,19 +166,44 @@ impl Tests {
             }
         }
         if let Some(keys) = &self.keys {
-            sql.push(&format!(
-                " AND {row}.version IN (SELECT k.version FROM record k WHERE k.subject = "
-            ));
-            sql.bind(collection.subject)
-                .push(" AND k.collection = ")
-                .bind(collection.no);
-            sql.push(" AND k.until = 9223372036854775807 AND k.key IN (");
-            for (at, key) in keys.iter().enumerate() {
-                sql.push(if at == 0 { "" } else { ", " }).bind(key.as_str());
-            }
-            sql.push(if keys.is_empty() { "NULL))" } else { "))" });
+            sql.push(&format!(" AND {row}.version IN ("));
+            versions_of_keys(sql, collection, keys);
+            sql.push(")");
         }
     }
+
+    /// A question for each condition: which versions that hold does it let through? What all of them let through is what
+    /// the conditions do, and no record is looked at for it.
+    pub(crate) fn versions<'a>(&'a self, collection: &Collection) -> Vec<Sql<'a>> {
+        let of_test = |test: &'a Test| {
+            let mut sql = Sql::new("SELECT g.version FROM fact g WHERE g.subject = ");
+            sql.bind(collection.subject)
+                .push(" AND g.collection = ")
+                .bind(collection.no);
+            sql.push(" AND g.field = ").bind(test.no);
+            test.range(&mut sql, "g");
+            sql
+        };
+        let mut all: Vec<Sql<'a>> = self.tests.iter().map(of_test).collect();
+        if let Some(keys) = &self.keys {
+            let mut sql = Sql::new("");
+            versions_of_keys(&mut sql, collection, keys);
+            all.push(sql);
+        }
+        all
+    }
+}
+
+fn versions_of_keys<'a>(sql: &mut Sql<'a>, collection: &Collection, keys: &'a [String]) {
+    sql.push("SELECT k.version FROM record k WHERE k.subject = ")
+        .bind(collection.subject)
+        .push(" AND k.collection = ")
+        .bind(collection.no);
+    sql.push(" AND k.until = 9223372036854775807 AND k.key IN (");
+    for (at, key) in keys.iter().enumerate() {
+        sql.push(if at == 0 { "" } else { ", " }).bind(key.as_str());
+    }
+    sql.push(if keys.is_empty() { "NULL)" } else { ")" });
 }
 
 impl Test {

@@ -47,7 +47,7 @@ pub use error::{Candidate, Error, Result, candidates_json};
 pub use filter::Filter;
 pub use ingest::{Ingest, Ingested, Rejection, Target};
 pub use page::{Count, ExpandQuery, ListQuery, Order, Page, RecordQuery};
-pub use records::{Options, Records};
+pub use records::{Clock, Options, Records};
 pub use schema::SchemaQuery;
 pub use scope::{Bearer, Choice, Connection};
 pub use search::{Found, SearchQuery};

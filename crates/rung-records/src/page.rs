@@ -14,6 +14,7 @@ use crate::filter::{self, Filter, Sql, Tests};
 use crate::reading::{From, Reading};
 use crate::scope::{Bearer, Choice, Collection, Sight};
 use crate::store::{Row, Tx, params};
+use crate::write::fact_key;
 use crate::{Error, Records, Result};
 
 /// In which order.
@@ -578,8 +579,8 @@ impl Window {
         let Some(field) = field.filter(|field| sight.shows(field)) else {
             return Ok(());
         };
-        let (no, _) = filter::indexed(reading.collection, field)?;
-        for (most, direction) in [(false, "ASC"), (true, "DESC")] {
+        let (no, fact) = filter::indexed(reading.collection, field)?;
+        for direction in ["ASC", "DESC"] {
             let mut sql = Sql::new("SELECT f.value FROM fact f WHERE f.subject = ");
             sql.bind(reading.collection.subject)
                 .push(" AND f.collection = ")
@@ -588,21 +589,36 @@ impl Window {
             reading
                 .tests
                 .conditions(&mut sql, reading.collection, "f", None);
+            if reading.past {
+                sql.push(" AND f.version <= ").bind(reading.version);
+            }
             sql.push(&format!(" ORDER BY f.value {direction} LIMIT 1"));
             let found = tx.one(&sql.text, &sql.params, |row| Ok(row.bytes(0)?.to_vec()))?;
             if let Some(key) = found {
-                let own = if most {
-                    &mut self.latest
-                } else {
-                    &mut self.earliest
-                };
-                let better = own.as_ref().is_none_or(|own| (key > *own) == most);
-                if better {
-                    *own = Some(key);
-                }
+                self.widen(key);
             }
         }
+        if reading.past {
+            reading.superseded(tx, None, &mut |row| {
+                let members = document::members(&row.data).unwrap_or_default();
+                let value = members.iter().find(|(name, _)| *name == *field);
+                let value = value.and_then(|(_, value)| document::scalar(value));
+                if let Some(key) = value.and_then(|value| fact_key(&value, fact)) {
+                    self.widen(key);
+                }
+                Ok(true)
+            })?;
+        }
         Ok(())
+    }
+
+    fn widen(&mut self, key: Vec<u8>) {
+        if self.earliest.as_ref().is_none_or(|own| key < *own) {
+            self.earliest = Some(key.clone());
+        }
+        if self.latest.as_ref().is_none_or(|own| key > *own) {
+            self.latest = Some(key);
+        }
     }
 
     fn json(&self, total: i64) -> Json {

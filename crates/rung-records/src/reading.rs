@@ -44,7 +44,12 @@ impl Reading<'_> {
     ) -> Result<Vec<Stored>> {
         let mut found = self.current(tx, from, limit)?;
         if self.past {
-            found.extend(self.superseded(tx, from, limit)?);
+            let mut before = Vec::new();
+            self.superseded(tx, from, &mut |row| {
+                before.push(row);
+                Ok(before.len() < limit)
+            })?;
+            found.append(&mut before);
             found.sort_by(|a, b| self.order.of((&a.ord, &a.key).cmp(&(&b.ord, &b.key))));
             found.truncate(limit);
         }
@@ -199,12 +204,12 @@ impl Reading<'_> {
     }
 
     /// Of those that held at that moment, and have been followed by others since. What is deleted now is not shown any more.
-    fn superseded(
+    pub(crate) fn superseded(
         &self,
         tx: &mut dyn Tx,
         from: Option<&From<'_>>,
-        limit: usize,
-    ) -> Result<Vec<Stored>> {
+        each: &mut dyn FnMut(Stored) -> Result<bool>,
+    ) -> Result<()> {
         let (after, direction) = self.order.sql();
         let mut sql = Sql::new(&format!("SELECT {STORED} FROM record r WHERE r.subject = "));
         sql.bind(self.collection.subject)
@@ -224,15 +229,10 @@ impl Reading<'_> {
             sql.push(", ").bind(from.key).push(")");
         }
         sql.push(&format!(" ORDER BY r.ord {direction}, r.key {direction}"));
-        let mut found = Vec::new();
         tx.query(&sql.text, &sql.params, &mut |row| {
             let stored = Stored::read(row)?;
-            if self.tests.hold(&stored.key, &stored.data, &stored.lifted)? {
-                found.push(stored);
-            }
-            Ok(found.len() < limit)
-        })?;
-        Ok(found)
+            Ok(!self.tests.hold(&stored.key, &stored.data, &stored.lifted)? || each(stored)?)
+        })
     }
 
     /// How many there are.
@@ -247,12 +247,14 @@ impl Reading<'_> {
             tx.one(&sql.text, &sql.params, |row| row.int(0))?
                 .unwrap_or(0)
         };
-        let before = if self.past {
-            self.superseded(tx, None, usize::MAX)?.len()
-        } else {
-            0
-        };
-        Ok(now + i64::try_from(before).unwrap_or(0))
+        let mut before = 0;
+        if self.past {
+            self.superseded(tx, None, &mut |_| {
+                before += 1;
+                Ok(true)
+            })?;
+        }
+        Ok(now + before)
     }
 
     /// The records that are meant, by the one index that is narrowest to begin with.

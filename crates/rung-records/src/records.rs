@@ -17,9 +17,34 @@ use crate::{Error, Result};
 /// Whose data it is where nobody else is named.
 const OWNER: &str = "owner_local";
 
+/// What time it is, in milliseconds since 1970.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
+
+impl Clock {
+    /// The time that `now` tells.
+    pub fn new(now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new(|| Timestamp::now().as_millisecond())
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Clock").field(&self.0()).finish()
+    }
+}
+
 /// How records are kept.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// What time it is.
+    pub clock: Clock,
     /// Whether data must be as its schema says, and streams that only grow only grow.
     pub strict: bool,
     /// Bytes of one line of records.
@@ -31,6 +56,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            clock: Clock::default(),
             strict: false,
             max_line_bytes: 50 * 1024 * 1024,
             history: 0,
@@ -77,7 +103,7 @@ impl Records {
 
     /// Milliseconds since 1970. They never go back while this runs, whatever the clock does.
     pub(crate) fn now_ms(&self) -> i64 {
-        let now = Timestamp::now().as_millisecond();
+        let now = self.options.clock.0();
         self.latest_ms.fetch_max(now, Ordering::Relaxed).max(now)
     }
 

@@ -209,7 +209,7 @@ impl SharedResults {
         Ok(found.map(|summary| SharedResult {
             records: self.records.clone(),
             caller: owner.caller,
-            handle: handle.clone(),
+            handle: *handle,
             summary,
             last: Mutex::default(),
         }))

@@ -112,6 +112,7 @@ impl Records {
                 done.cleaned += 1;
             }
         }
+        self.drop_uploads(subject)?;
         self.drop_left(subject)
     }
 

@@ -60,8 +60,8 @@ impl Shelf {
         match self {
             Self::Folder(_) => self.list(permit),
             Self::Database(_) => {
-                let (shelf, permit) = (self.clone(), permit.clone());
-                tokio::task::spawn_blocking(move || shelf.list(&permit))
+                let (results, permit) = (self.clone(), permit.clone());
+                tokio::task::spawn_blocking(move || results.list(&permit))
                     .await
                     .map_err(|error| Fault::new(Code::Internal, error.to_string()))?
             }
@@ -72,19 +72,17 @@ impl Shelf {
     pub(crate) fn remove(&self, permit: &Permit, handle: &Handle) -> Result<(), Fault> {
         match self {
             Self::Folder(results) => Ok(results.remove(permit, handle)?),
-            Self::Database(results) => match results.remove(permit, handle)? {
-                true => Ok(()),
-                false => Err(rung_kv::Error::ResultAbsent.into()),
-            },
+            Self::Database(results) if results.remove(permit, handle)? => Ok(()),
+            Self::Database(_) => Err(rung_kv::Error::ResultAbsent.into()),
         }
     }
 
     /// Clears away what has expired.
     pub(crate) fn sweep(&self) -> Result<(), Fault> {
-        Ok(match self {
-            Self::Folder(results) => results.sweep()?,
-            Self::Database(results) => results.sweep()?,
-        })
+        match self {
+            Self::Folder(results) => Ok(results.sweep()?),
+            Self::Database(results) => Ok(results.sweep()?),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::{LexicalIndex as _, Posting, Postings, words, words_in};
 use crate::document;
-use crate::filter::{self, Filter, Sql, Tests};
+use crate::filter::{self, Filter, Tests};
 use crate::page::{STORED, Stored, latest};
 use crate::scope::{Bearer, Choice, Collection, Sight};
 use crate::store::{Tx, params};
@@ -242,7 +242,7 @@ fn look(
                     && !dead.contains(&posting.version)
                     && visible
                         .as_ref()
-                        .is_none_or(|visible| visible.contains(&posting.version))
+                        .is_none_or(|visible| visible.binary_search(&posting.version).is_ok())
             });
             lists.push(list);
         }
@@ -317,27 +317,18 @@ fn common(lists: &[Vec<Posting>]) -> Vec<(i64, f32)> {
     found
 }
 
-/// The versions that conditions let through. `None` for all.
-fn visible(
-    tx: &mut dyn Tx,
-    collection: &Collection,
-    tests: &Tests,
-) -> Result<Option<HashSet<i64>>> {
-    if tests.is_empty() {
-        return Ok(None);
+/// The versions that conditions let through, in order. `None` for all.
+fn visible(tx: &mut dyn Tx, collection: &Collection, tests: &Tests) -> Result<Option<Vec<i64>>> {
+    let mut visible: Option<Vec<i64>> = None;
+    for sql in tests.versions(collection) {
+        let mut found = tx.all(&sql.text, &sql.params, |row| row.int(0))?;
+        found.sort_unstable();
+        if let Some(before) = &visible {
+            found.retain(|version| before.binary_search(version).is_ok());
+        }
+        visible = Some(found);
     }
-    let mut sql = Sql::new("SELECT r.version FROM record r WHERE r.subject = ");
-    sql.bind(collection.subject)
-        .push(" AND r.collection = ")
-        .bind(collection.no);
-    sql.push(" AND r.until = 9223372036854775807 AND r.deleted = 0");
-    tests.conditions(&mut sql, collection, "r", None);
-    let mut all = HashSet::new();
-    tx.query(&sql.text, &sql.params, &mut |row| {
-        all.insert(row.int(0)?);
-        Ok(true)
-    })?;
-    Ok(Some(all))
+    Ok(visible)
 }
 
 /// The versions that did not hold any more at a moment.

@@ -21,4 +21,5 @@ mod shared;
 mod stores;
 mod support;
 mod tend;
+mod time;
 mod window;

@@ -21,6 +21,7 @@ mod mcp_output;
 mod mcp_results;
 mod mcp_strict;
 mod mcp_tasks;
+mod one_database;
 mod other_servers;
 mod personal_data;
 mod personal_data_faults;

@@ -201,7 +201,16 @@ fn a_full_disk_refuses_the_batch_and_keeps_what_was_there() {
 }
 
 /// A cluster that a test may kill.
-struct Cluster(tempfile::TempDir);
+pub(crate) struct Cluster(tempfile::TempDir);
+
+impl Cluster {
+    /// It, and the address of a database in it.
+    pub(crate) fn start() -> (Self, String) {
+        let cluster = Self(tempfile::Builder::new().prefix("pg").tempdir().unwrap());
+        let address = script("start", cluster.0.path());
+        (cluster, address)
+    }
+}
 
 fn script(verb: &str, dir: &std::path::Path) -> String {
     let script = format!("{}/../../scripts/postgres", env!("CARGO_MANIFEST_DIR"));
@@ -222,8 +231,7 @@ impl Drop for Cluster {
 
 #[test]
 fn a_database_that_goes_away_is_told_and_come_back_to() {
-    let cluster = Cluster(tempfile::Builder::new().prefix("pg").tempdir().unwrap());
-    let address = script("start", cluster.0.path());
+    let (cluster, address) = Cluster::start();
     let sandbox = Sandbox::new();
     let set = format!("records.postgres={address}");
     let manifest = sandbox.write("project/mail.json", manifest().to_string());

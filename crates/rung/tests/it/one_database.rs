@@ -1,0 +1,91 @@
+//! Processes on one database, each with a data folder of its own, are one server.
+
+use serde_json::{Value, json};
+
+use crate::http::{Server, modern_with};
+use crate::personal_data_faults::Cluster;
+use crate::sandbox::Sandbox;
+
+/// A database, and two machines that use it.
+fn two() -> (Cluster, String, [Sandbox; 2]) {
+    let (cluster, address) = Cluster::start();
+    let set = format!("records.postgres={address}");
+    (cluster, set, [Sandbox::new(), Sandbox::new()])
+}
+
+#[test]
+fn a_handle_and_a_cursor_are_good_at_every_process() {
+    let (_cluster, set, [one, other]) = two();
+    let text: String = (0..40_000).map(|n| format!("line {n}\n")).collect();
+    let file = one.write("long.txt", &text);
+    let file = file.to_str().unwrap();
+    let handle = one.ok(&["--set", &set, "result", "store", "--quiet", file]);
+    let handle = handle.trim();
+    let read = |sandbox: &Sandbox, args: &[&str]| -> Value {
+        let mut all = vec![
+            "--set",
+            &set,
+            "result",
+            "read",
+            handle,
+            "--as",
+            "structured",
+        ];
+        all.extend(args);
+        serde_json::from_str(&sandbox.ok(&all)).unwrap()
+    };
+    // Turn about, by cursor, to the end.
+    let mut whole = String::new();
+    let mut cursor: Option<String> = None;
+    for turn in 0.. {
+        let sandbox = [&one, &other][turn % 2];
+        let part = match &cursor {
+            None => read(sandbox, &["--limit-chars", "16384"]),
+            Some(cursor) => read(sandbox, &["--cursor", cursor, "--limit-chars", "16384"]),
+        };
+        whole.push_str(part["text"].as_str().unwrap());
+        cursor = part["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(whole, text);
+    let line = read(&other, &["--lines", "30000-30000"]);
+    assert_eq!(line["text"], "line 29999\n");
+    assert_eq!(other.ok(&["--set", &set, "result", "export", handle]), text);
+    other.ok(&["--set", &set, "result", "remove", handle]);
+    let gone = one.run(&["--set", &set, "result", "read", handle]);
+    assert!(gone.stderr.contains("error[not_found]"), "{}", gone.stderr);
+}
+
+#[test]
+fn a_token_and_a_question_are_good_at_every_process() {
+    let (_cluster, set, [one, other]) = two();
+    let token = one.ok(&["--set", &set, "token", "new", "agent"]);
+    let token = token.trim();
+    let flags = ["--set", &set, "--conformance"];
+    let (first, second) = (Server::start(&one, &flags), Server::start(&other, &flags));
+    let tools = modern_with(1, "tools/list", json!({}), &json!({}));
+    assert_eq!(second.post(tools.clone().bearer("rung_nobody")).status, 401);
+    assert_eq!(second.post(tools.clone().bearer(token)).status, 200);
+
+    // What one asks, the other takes the answer to.
+    let can = json!({"elicitation": {}});
+    let name = "test_input_required_result_request_state";
+    let ask = |server: &Server, params: Value| {
+        let request = modern_with(2, "tools/call", params, &can).bearer(token);
+        server.post(request).json()["result"].clone()
+    };
+    let asked = ask(&first, json!({"name": name, "arguments": {}}));
+    let answers = json!({"confirm": {"action": "accept", "content": {"ok": true}}});
+    let done = ask(
+        &second,
+        json!({"name": name, "arguments": {}, "inputResponses": answers, "requestState": asked["requestState"]}),
+    );
+    assert_eq!(done["content"][0]["text"], "state-ok", "{done}");
+
+    // Taken back at one of them, it is good at none.
+    one.ok(&["--set", &set, "token", "revoke", "agent"]);
+    assert_eq!(second.post(tools.clone().bearer(token)).status, 401);
+    assert_eq!(first.post(tools.bearer(token)).status, 401);
+}
