@@ -16,7 +16,7 @@ fn two() -> (Cluster, String, [Sandbox; 2]) {
 #[test]
 fn a_handle_and_a_cursor_are_good_at_every_process() {
     let (_cluster, set, [one, other]) = two();
-    let text: String = (0..40_000).map(|n| format!("line {n}\n")).collect();
+    let text = (0..40_000).fold(String::new(), |text, n| text + &format!("line {n}\n"));
     let file = one.write("long.txt", &text);
     let file = file.to_str().unwrap();
     let handle = one.ok(&["--set", &set, "result", "store", "--quiet", file]);
