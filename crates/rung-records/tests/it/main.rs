@@ -6,6 +6,7 @@
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     clippy::cast_precision_loss,
+    clippy::naive_bytecount,
     clippy::needless_pass_by_value,
     clippy::default_trait_access
 )]
