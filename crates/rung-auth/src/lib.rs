@@ -8,11 +8,13 @@
 //! local user ([`Permit::local_user`]), or a caller showed a token whose hash is on record ([`admit`]).
 
 mod error;
+mod password;
 mod permit;
 mod secret;
 mod token;
 
 pub use error::{Error, Result};
+pub use password::Password;
 pub use permit::{Access, Caller, GrantId, Permit};
 pub use secret::Secret;
 pub use token::{Token, TokenHash, TokenRecord, admit};

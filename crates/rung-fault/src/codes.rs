@@ -175,6 +175,42 @@ codes! {
         "The grant on record cannot be used; the owner has to give a new one.";
     PermissionError "permission_error" Auth 403 No:
         "This kind of token may not do this.";
+    GrantConsumed "grant_consumed" Auth 403 No:
+        "The grant was for one use, and that was made.";
+    PackageRevoked "package_revoked" Auth 403 No:
+        "None of the grants that were given together holds any more.";
+    InvalidClient "invalid_client" Auth 401 Corrected:
+        "No application is known by this client_id, or it did not prove who it is.";
+    UnauthorizedClient "unauthorized_client" Auth 400 No:
+        "The application did not register for this.";
+    InvalidClientMetadata "invalid_client_metadata" Caller 400 Corrected:
+        "What the application says of itself cannot be taken in.";
+    InvalidRedirectUri "invalid_redirect_uri" Caller 400 Corrected:
+        "The redirect_uri is not exactly one of those that the application registered.";
+    InvalidAuthorizationDetails "invalid_authorization_details" Caller 400 Corrected:
+        "What is asked for is not in the form that it must have, or is not there.";
+    InvalidGrant "invalid_grant" Auth 400 No:
+        "The code, refresh token or polling code is not valid, was used, or is somebody else's.";
+    InvalidTarget "invalid_target" Caller 400 Corrected:
+        "The resource that is named is not served here.";
+    UnsupportedGrantType "unsupported_grant_type" Caller 400 Corrected:
+        "Tokens are not given in this way.";
+    UnsupportedResponseType "unsupported_response_type" Caller 400 Corrected:
+        "Only response_type=code is answered.";
+    AuthorizationPending "authorization_pending" Busy 400 Later:
+        "The owner has not decided yet.";
+    SlowDown "slow_down" Limit 429 Later:
+        "This is asked too often.";
+    AccessDenied "access_denied" Auth 403 No:
+        "The owner said no.";
+    ExpiredToken "expired_token" Auth 400 No:
+        "The owner did not decide in time.";
+    ApprovalConflict "approval_conflict" Caller 409 No:
+        "It was decided already.";
+    OwnerSessionRequired "owner_session_required" Auth 401 Corrected:
+        "The owner has to sign in first.";
+    MisdirectedRequest "misdirected_request" Caller 421 No:
+        "This server is not known by the name that the request came to.";
     GrantStreamNotAllowed "grant_stream_not_allowed" Auth 403 Corrected:
         "The stream is not in the grant.";
     FieldNotGranted "field_not_granted" Auth 403 Corrected:

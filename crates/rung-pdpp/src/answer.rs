@@ -204,7 +204,7 @@ fn refused(
     let metadata = format!("{origin}/.well-known/oauth-protected-resource");
     if status == StatusCode::UNAUTHORIZED {
         error["resource_metadata"] = json!(metadata);
-        error["next_step"] = json!("ask the owner for a token: `rung pdpp grant issue`");
+        error["next_step"] = json!("`rung pdpp connect` asks the owner for access");
     }
     let mut response = json_response(status, body.to_string());
     if status == StatusCode::UNAUTHORIZED

@@ -1,13 +1,17 @@
-//! Personal data over HTTP: the `/v1` routes of a PDPP resource server.
+//! Personal data over HTTP: the `/v1` routes of a PDPP resource server, and the authorization server with its pages.
 //!
-//! Owns: parameters, envelopes, headers and statuses, as the contract has them. Refuses to know: SQL, and what a grant lets
-//! through; that is decided beneath, for every surface.
+//! Owns: parameters, envelopes, headers and statuses, as the contract has them, and what the owner sees. Refuses to know: SQL,
+//! what a grant lets through, and what is decided; that is done beneath, for every surface.
 
 mod answer;
+mod authority;
+mod foreign;
 mod metrics;
 mod params;
 mod routes;
 mod service;
 
+pub use authority::router as authority;
+pub use foreign::Foreign;
 pub use routes::router;
-pub use service::{Config, Service, Source};
+pub use service::{Authority, Config, Service};

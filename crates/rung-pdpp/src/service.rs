@@ -1,7 +1,7 @@
 //! How a request becomes an answer: who asks, in which version, and on which thread.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::{Body, HttpBody as _};
@@ -14,92 +14,99 @@ use rung_fault::{Code, Coded as _};
 use rung_records::{Bearer, Choice, Error, Journal, Records};
 
 use crate::answer::{self, Answer, VERSION, Warnings};
+use crate::authority::Documents;
+use crate::foreign::Foreign;
 use crate::metrics::Metrics;
 use crate::params::Params;
 use tokio::sync::mpsc::Sender;
 
 /// How it is served.
 pub struct Config {
-    /// The records, or how to open them.
-    pub records: Source,
+    /// The records.
+    pub records: Arc<Records>,
     /// Where it is written down what was shown.
     pub journal: Arc<Journal>,
     /// Whether clients may only ask what version 0.1 of the core lets them.
     pub strict_0_1: bool,
-    /// Whether anybody may register a source.
-    pub open_registration: bool,
+    /// Whether the owner is whoever comes, and anybody may register a source. For this machine alone.
+    pub without_login: bool,
     /// Bytes of a body of records.
     pub max_body_bytes: u64,
+    /// Where we are, as everybody else sees us. Without it, where the request was sent to.
+    pub public_url: Option<String>,
+    /// Where access is asked for.
+    pub authority: Authority,
 }
 
-/// Records that are opened when they are first needed: what nobody uses costs nothing.
-pub struct Source {
-    opened: OnceLock<Arc<Records>>,
-    open: Mutex<Box<Open>>,
-}
-
-/// Opens a store.
-type Open = dyn Fn() -> Result<Arc<Records>, Error> + Send;
-
-impl Source {
-    /// Records that are open.
-    pub fn opened(records: Arc<Records>) -> Self {
-        let again = records.clone();
-        let source = Self::later(move || Ok(again.clone()));
-        let _first = source.opened.set(records);
-        source
-    }
-
-    /// Records that are opened by `open`.
-    pub fn later(open: impl Fn() -> Result<Arc<Records>, Error> + Send + 'static) -> Self {
-        Self {
-            opened: OnceLock::new(),
-            open: Mutex::new(Box::new(open)),
-        }
-    }
-
-    fn get(&self) -> Result<&Records, Error> {
-        if let Some(records) = self.opened.get() {
-            return Ok(records);
-        }
-        // One opens it, others wait.
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.opened.get().is_none() {
-            let _first = self.opened.set(open()?);
-        }
-        Ok(self
-            .opened
-            .get()
-            .expect("it was opened above, or is an error"))
-    }
+/// Where access is asked for.
+pub enum Authority {
+    /// Here.
+    Here,
+    /// Here, but at an address of its own.
+    At(String),
+    /// At somebody else's.
+    Foreign(Arc<Foreign>),
 }
 
 /// Everything a route needs.
 pub struct Service {
-    source: Source,
+    records: Arc<Records>,
     journal: Arc<Journal>,
     pub(crate) strict_0_1: bool,
-    pub(crate) open_registration: bool,
+    pub(crate) without_login: bool,
     pub(crate) max_body_bytes: u64,
     pub(crate) metrics: Metrics,
+    pub(crate) documents: Documents,
+    public_url: Option<String>,
+    authority: Authority,
 }
 
 impl Service {
     /// The service, counted in `registry`.
     pub fn new(config: Config, registry: &mut Registry) -> Self {
         Self {
-            source: config.records,
+            records: config.records,
             journal: config.journal,
             strict_0_1: config.strict_0_1,
-            open_registration: config.open_registration,
+            without_login: config.without_login,
             max_body_bytes: config.max_body_bytes,
             metrics: Metrics::register(registry),
+            documents: Documents::default(),
+            public_url: config.public_url,
+            authority: config.authority,
         }
     }
 
     /// The records.
-    pub(crate) fn records(&self) -> Result<&Records, Error> {
-        self.source.get()
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Where records are read, as whoever asks sees it.
+    pub(crate) fn resource(&self, arrived: &Arrived) -> String {
+        match (&self.public_url, &self.authority) {
+            // Asked where access is given, which is elsewhere.
+            (Some(url), Authority::At(_)) => url.clone(),
+            _ => arrived.origin.clone(),
+        }
+    }
+
+    /// What is known of a request before anybody looks into it.
+    pub(crate) fn arrived(&self, headers: &HeaderMap) -> Arrived {
+        let mut arrived = Arrived::of(headers);
+        if let Some(url) = &self.public_url {
+            arrived.origin.clone_from(url);
+        }
+        arrived
+    }
+
+    /// Where access is asked for.
+    pub(crate) fn issuer(&self, arrived: &Arrived) -> String {
+        match &self.authority {
+            Authority::Here => self.resource(arrived),
+            Authority::At(url) => url.clone(),
+            Authority::Foreign(foreign) => foreign.issuer().to_owned(),
+        }
     }
 
     /// Builds what later declarations need, lets go what is over, cleans what is left.
@@ -113,20 +120,14 @@ impl Service {
                 "building"
             );
         };
-        let Some(records) = self.source.opened.get() else {
-            return;
-        };
-        if let Err(error) = records.tend(&told) {
+        if let Err(error) = self.records.tend(&told) {
             tracing::warn!(%error, "upkeep has to wait");
         }
     }
 
     /// Brings what was shown from the journal into the store.
     pub fn settle(&self) {
-        let Some(records) = self.source.opened.get() else {
-            return;
-        };
-        if let Err(error) = self.journal.settle(records) {
+        if let Err(error) = self.journal.settle(&self.records) {
             tracing::warn!(%error, "what was shown stays in the journal for now");
         }
     }
@@ -231,9 +232,31 @@ impl Arrived {
         });
         Self {
             request_id: given.map_or_else(fresh_id, str::to_owned),
-            origin: format!("http://{host}"),
+            // The door lets nobody but a proxy that is trusted say this.
+            origin: match text("x-forwarded-proto") {
+                Some("https") => format!("https://{host}"),
+                _ => format!("http://{host}"),
+            },
             token: bearer,
         }
+    }
+
+    /// Whether the browser came over TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.origin.starts_with("https://")
+    }
+
+    /// Whether a secret may be sent over this connection: over TLS, or within this machine.
+    pub(crate) fn is_private(&self) -> bool {
+        let host = self.origin.strip_prefix("http://").unwrap_or_default();
+        let own = |name: &&str| {
+            let port = host.strip_prefix(*name);
+            port.is_some_and(|port| port.is_empty() || port.starts_with(':'))
+        };
+        self.is_tls()
+            || ["127.0.0.1", "localhost", "[::1]"]
+                .iter()
+                .any(|name| own(&name))
     }
 
     /// Refuses a version that is not spoken.
@@ -263,7 +286,7 @@ pub(crate) async fn answer(
     request: Request,
 ) -> Response {
     let began = Instant::now();
-    let arrived = Arrived::of(request.headers());
+    let arrived = service.arrived(request.headers());
     let checked = Arrived::check_version(request.headers());
     let (path, query) = (
         request.uri().path().to_owned(),
@@ -302,7 +325,12 @@ impl Service {
     /// Whoever shows a token.
     pub(crate) fn admit(&self, arrived: &Arrived) -> Result<Bearer, Error> {
         let token = arrived.token.as_deref().ok_or(Error::TokenUnknown)?;
-        self.records()?.admit(token)
+        match &self.authority {
+            Authority::Foreign(foreign) => {
+                foreign.admit(&self.records, token, &self.resource(arrived))
+            }
+            _ => self.records.admit(token),
+        }
     }
 
     fn run(
@@ -350,7 +378,7 @@ impl Service {
         body: &[u8],
     ) -> Result<(), Error> {
         self.journal
-            .note(self.records()?, bearer, path, stream, records, body)
+            .note(&self.records, bearer, path, stream, records, body)
     }
 }
 
@@ -363,7 +391,7 @@ pub(crate) async fn whole(
     work: impl FnOnce(&Service, &Arrived, &[u8]) -> Result<Response, Error> + Send + 'static,
 ) -> Response {
     let began = Instant::now();
-    let arrived = Arrived::of(request.headers());
+    let arrived = service.arrived(request.headers());
     let (id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
     let checked = Arrived::check_version(request.headers());
     let body = axum::body::to_bytes(request.into_body(), max_bytes).await;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::records::fresh_id;
 use crate::scope::Bearer;
-use crate::store::{Insert, Value, params};
+use crate::store::{Insert, Row, Value, params};
 use crate::{Error, Records, Result};
 
 /// Something that was shown.
@@ -151,29 +151,48 @@ impl Journal {
     }
 }
 
+const COLUMNS: &str = "subject, at_ms, id, client, grant_id, request, stream, records, digest";
+
+impl Disclosure {
+    fn read(row: &dyn Row) -> Result<Self> {
+        Ok(Self {
+            subject: row.int(0)?,
+            at_ms: row.int(1)?,
+            id: row.text(2)?.to_owned(),
+            client: row.text(3)?.to_owned(),
+            grant_id: row.maybe_text(4)?.map(str::to_owned),
+            request: row.text(5)?.to_owned(),
+            stream: row.maybe_text(6)?.map(str::to_owned),
+            records: row.int(7)?,
+            digest: row.text(8)?.to_owned(),
+        })
+    }
+}
+
 impl Records {
     /// What was shown, the latest first.
     pub fn disclosures(&self, bearer: &Bearer, limit: i64) -> Result<Vec<Disclosure>> {
         bearer.require_owner()?;
-        self.store.reading(|tx| {
-            tx.all(
-                "SELECT subject, at_ms, id, client, grant_id, request, stream, records, digest FROM disclosure
-                 WHERE subject = ?1 ORDER BY at_ms DESC, id LIMIT ?2",
-                params![bearer.subject, limit],
-                |row| {
-                    Ok(Disclosure {
-                        subject: row.int(0)?,
-                        at_ms: row.int(1)?,
-                        id: row.text(2)?.to_owned(),
-                        client: row.text(3)?.to_owned(),
-                        grant_id: row.maybe_text(4)?.map(str::to_owned),
-                        request: row.text(5)?.to_owned(),
-                        stream: row.maybe_text(6)?.map(str::to_owned),
-                        records: row.int(7)?,
-                        digest: row.text(8)?.to_owned(),
-                    })
-                },
-            )
-        })
+        let sql = format!(
+            "SELECT {COLUMNS} FROM disclosure WHERE subject = ?1 ORDER BY at_ms DESC, id LIMIT ?2"
+        );
+        self.store
+            .reading(|tx| tx.all(&sql, params![bearer.subject, limit], Disclosure::read))
+    }
+
+    /// What was shown under one grant, the latest first.
+    pub fn disclosures_of(
+        &self,
+        bearer: &Bearer,
+        grant_id: &str,
+        limit: i64,
+    ) -> Result<Vec<Disclosure>> {
+        bearer.require_owner()?;
+        let sql = format!(
+            "SELECT {COLUMNS} FROM disclosure WHERE subject = ?1 AND grant_id = ?2 ORDER BY at_ms DESC, id LIMIT ?3"
+        );
+        let params = params![bearer.subject, grant_id, limit];
+        self.store
+            .reading(|tx| tx.all(&sql, params, Disclosure::read))
     }
 }

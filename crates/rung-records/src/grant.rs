@@ -103,6 +103,8 @@ pub struct Selection {
     pub until: Option<String>,
     /// Records, by their keys.
     pub resources: Vec<String>,
+    /// Of which connections; of those of the whole grant, if none is named.
+    pub connections: Vec<String>,
 }
 
 /// A grant to be issued.
@@ -265,7 +267,10 @@ fn granted(
     };
     Ok(GrantedStream {
         name: stream.name.clone(),
-        instance_ids: connections.to_vec(),
+        instance_ids: match selection.connections.as_slice() {
+            [] => connections.to_vec(),
+            own => own.to_vec(),
+        },
         fields,
         time_constraint,
         resources: Some(selection.resources.clone()).filter(|keys| !keys.is_empty()),

@@ -8,6 +8,7 @@
 //! stream can be read again: pages, changes and counts are of one moment, however much is written meanwhile.
 
 mod aggregate;
+pub mod authority;
 mod blobs;
 mod bookmark;
 mod changes;
@@ -53,5 +54,5 @@ pub use scope::{Bearer, Choice, Connection};
 pub use search::{Found, SearchQuery};
 pub use shared::{SharedResult, SharedResults};
 pub use tend::{Progress, Tended};
-pub use tokens::GrantRequest;
+pub use tokens::{GivenGrant, GrantRequest};
 pub use window::{FieldWindow, MAX_CHARS, MAX_CONTEXT_CHARS, WindowQuery, WindowSelector};

@@ -101,6 +101,11 @@ impl Records {
         })
     }
 
+    /// Whose data it is where nobody else is named.
+    pub fn owner_id(&self) -> &'static str {
+        OWNER
+    }
+
     /// Milliseconds since 1970. They never go back while this runs, whatever the clock does.
     pub(crate) fn now_ms(&self) -> i64 {
         let now = self.options.clock.0();

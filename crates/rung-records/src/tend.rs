@@ -69,6 +69,7 @@ impl Records {
         let subjects = self
             .store
             .reading(|tx| tx.all("SELECT no FROM subject ORDER BY no", &[], |row| row.int(0)))?;
+        self.drop_petitions()?;
         let mut done = Tended::default();
         for subject in subjects {
             self.tend_subject(subject, told, &mut done)?;

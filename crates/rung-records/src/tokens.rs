@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use rung_auth::{Access, Permit, Token, TokenHash, TokenRecord};
+use rung_auth::{Access, Permit, Token, TokenRecord};
 use serde_json::{Value, json};
 
+use crate::authority::{Holder, Introspected, insert_grant};
 use crate::grant::{Grant, Request, Selection};
 use crate::records::{fresh_id, moment, subject};
 use crate::scope::{Bearer, connections};
-use crate::store::params;
+use crate::store::{Row, params};
 use crate::{Error, Records, Result};
 
 /// A grant to be given, and a token for it.
@@ -31,69 +32,116 @@ pub struct GrantRequest {
 
 /// The grant that owners' tokens are on record with.
 const OWNER_GRANT: &str = "owner";
+/// Bytes of a caller's name.
+const MAX_CALLER_BYTES: usize = 128;
 
-fn hash_text(hash: &TokenHash) -> Result<String> {
-    let hash = serde_json::to_value(hash)?;
+/// What is kept of a token.
+pub(crate) fn token_hash(token: &Token) -> Result<String> {
+    let hash = serde_json::to_value(token.hash())?;
     Ok(hash.as_str().unwrap_or_default().to_owned())
+}
+
+/// Who a client is to the rest of the program. An id that is an address may be too long for a name.
+fn caller(client_id: &str) -> String {
+    if client_id.len() <= MAX_CALLER_BYTES {
+        return client_id.to_owned();
+    }
+    format!(
+        "client:{}",
+        crate::document::digest_bytes(client_id.as_bytes())
+    )
+}
+
+/// The permit of whoever carries a token that is good.
+fn permit(token: &Token, client_id: &str, under: &str, access: Access) -> Result<Permit> {
+    let record = TokenRecord {
+        hash: token.hash(),
+        caller: caller(client_id)
+            .try_into()
+            .map_err(|_| Error::TokenUnknown)?,
+        grant: under
+            .to_owned()
+            .try_into()
+            .map_err(|_| Error::TokenUnknown)?,
+        access,
+        expires_ms: None,
+    };
+    rung_auth::admit(token, [&record], 0).map_err(|_| Error::TokenUnknown)
+}
+
+/// Whoever carries a token that is good.
+pub(crate) fn bearer(
+    token: &Token,
+    subject: i64,
+    subject_id: String,
+    client_id: &str,
+    grant: Option<Arc<Grant>>,
+) -> Result<Bearer> {
+    let permit = match &grant {
+        None => permit(token, client_id, OWNER_GRANT, Access::Write),
+        Some(grant) => permit(token, client_id, &grant.grant_id, Access::Read),
+    }?;
+    Ok(Bearer {
+        permit,
+        subject,
+        subject_id,
+        grant,
+    })
 }
 
 impl Records {
     /// Whoever carries this token.
     pub fn admit(&self, shown: &str) -> Result<Bearer> {
         let token = Token::shown(shown.to_owned());
-        let hash = hash_text(&token.hash())?;
         let now_ms = self.now_ms();
-        self.store.reading(|tx| {
-            let row = tx.one(
-                "SELECT t.kind, t.subject, t.client, t.grant_id, t.expires_ms, t.revoked_ms, s.id
-                 FROM token t JOIN subject s ON s.no = t.subject WHERE t.hash = ?1",
-                params![&hash],
-                |row| {
-                    let owner = row.text(0)? == "owner";
-                    let record = TokenRecord {
-                        hash: token.hash(),
-                        caller: row.text(2)?.to_owned().try_into().map_err(|_| Error::TokenUnknown)?,
-                        grant: row.maybe_text(3)?.unwrap_or(OWNER_GRANT).to_owned().try_into()
-                            .map_err(|_| Error::TokenUnknown)?,
-                        access: if owner { Access::Write } else { Access::Read },
-                        expires_ms: row.maybe_int(4)?.and_then(|end| u64::try_from(end).ok()),
-                    };
-                    if row.maybe_int(5)?.is_some() {
-                        return Err(Error::TokenUnknown);
-                    }
-                    Ok((owner, row.int(1)?, row.text(6)?.to_owned(), record))
-                },
-            )?;
-            let (owner, subject, subject_id, record) = row.ok_or(Error::TokenUnknown)?;
-            let permit = rung_auth::admit(&token, [&record], u64::try_from(now_ms).unwrap_or(0));
-            let permit: Permit = permit.map_err(|error| match error {
-                rung_auth::Error::TokenExpired => Error::GrantExpired,
-                _ => Error::TokenUnknown,
-            })?;
-            let mut grant = None;
-            if !owner {
-                let found = tx.one(
-                    "SELECT body, expires_ms, revoked_ms FROM grant_fact WHERE subject = ?1 AND id = ?2",
-                    params![subject, permit.grant().as_str()],
-                    |row| Ok((row.text(0)?.to_owned(), row.maybe_int(1)?, row.maybe_int(2)?)),
-                )?;
-                let (body, expires, revoked) = found.ok_or(Error::GrantRevoked)?;
-                if revoked.is_some() {
-                    return Err(Error::GrantRevoked);
-                }
-                if expires.is_some_and(|end| end <= now_ms) {
-                    return Err(Error::GrantExpired);
-                }
-                let body: Grant = serde_json::from_str(&body).map_err(|error| Error::GrantInvalid(error.to_string()))?;
-                grant = Some(Arc::new(body));
-            }
-            Ok(Bearer {
-                permit,
+        let hash = token_hash(&token)?;
+        let known = self
+            .store
+            .reading(|tx| Introspected::of(tx, &hash, now_ms))?;
+        let (subject, subject_id, client_id, holder, grants) = match known {
+            Introspected::Active {
                 subject,
                 subject_id,
-                grant,
-            })
-        })
+                client_id,
+                holder,
+                grants,
+                ..
+            } => (subject, subject_id, client_id, holder, grants),
+            Introspected::Inactive(why) => {
+                return Err(match why {
+                    Some("grant_revoked") => Error::GrantRevoked,
+                    Some("grant_expired") => Error::GrantExpired,
+                    Some(why @ "grant_invalid") => Error::GrantInvalid(why.to_owned()),
+                    _ => Error::TokenUnknown,
+                });
+            }
+        };
+        let grant = match holder {
+            Holder::Owner => None,
+            Holder::Grant(_) => grants.into_iter().next().map(Arc::new),
+            Holder::Package(_) => {
+                return Err(Error::Forbidden(
+                    "a package's token is for /mcp; /v1 is read under one grant",
+                ));
+            }
+        };
+        bearer(&token, subject, subject_id, &client_id, grant)
+    }
+
+    /// The permit of an agent that comes with this token. The owner's own token is not for agents.
+    pub fn agent(&self, shown: &str) -> Result<Permit> {
+        let token = Token::shown(shown.to_owned());
+        match self.introspect(shown)? {
+            Introspected::Inactive(_) => Err(Error::TokenUnknown),
+            Introspected::Active {
+                holder, client_id, ..
+            } => match holder {
+                Holder::Owner => Err(Error::Forbidden("the owner's token is not for agents")),
+                Holder::Grant(id) | Holder::Package(id) => {
+                    permit(&token, &client_id, &id, Access::Read)
+                }
+            },
+        }
     }
 
     /// A token for the owner. It is shown once.
@@ -106,15 +154,35 @@ impl Records {
         let now_ms = self.now_ms();
         self.store.writing(|tx| {
             let subject = subject(tx, subject_id)?;
+            self.insert_token(tx, name, subject, &Holder::Owner, None, expires_ms, now_ms)
+        })
+    }
+
+    /// Credentials for a resource server elsewhere, which may ask what tokens are. They are shown once.
+    pub fn resource_server(&self, owner: &Bearer, name: &str) -> Result<Token> {
+        owner.require_owner()?;
+        let now_ms = self.now_ms();
+        self.store.writing(|tx| {
             let token = Token::generate().map_err(|error| Error::corrupt("token", error))?;
-            let hash = hash_text(&token.hash())?;
             tx.execute(
-                "INSERT INTO token (hash, kind, subject, client, grant_id, issued_ms, expires_ms, revoked_ms)
-                 VALUES (?1, 'owner', ?2, ?3, NULL, ?4, ?5, NULL)",
-                params![&hash, subject, name, now_ms, expires_ms],
+                "INSERT INTO token (hash, kind, subject, client, issued_ms) VALUES (?1, 'resource_server', ?2, ?3, ?4)",
+                params![&token_hash(&token)?, owner.subject, name, now_ms],
             )?;
             Ok(token)
         })
+    }
+
+    /// Whether these are the credentials of a resource server.
+    pub fn is_resource_server(&self, name: &str, secret: &str) -> Result<bool> {
+        let hash = token_hash(&Token::shown(secret.to_owned()))?;
+        let found = self.store.reading(|tx| {
+            tx.one(
+                "SELECT 1 FROM token WHERE hash = ?1 AND kind = 'resource_server' AND client = ?2 AND revoked_ms IS NULL",
+                params![&hash, name],
+                |_| Ok(()),
+            )
+        })?;
+        Ok(found.is_some())
     }
 
     /// Gives a grant, and a token for it that is shown once.
@@ -124,11 +192,16 @@ impl Records {
         let connector = crate::declaration::slug(&request.source);
         self.store.writing(|tx| {
             let declaration = self.declaration(tx, &connector)?;
-            let declaration = declaration.ok_or_else(|| Error::NotFound(format!("no source is named {connector}")))?;
+            let declaration = declaration
+                .ok_or_else(|| Error::NotFound(format!("no source is named {connector}")))?;
             let all = connections(tx, bearer.subject)?;
-            let mut own = all.into_iter().filter(|one| one.connector == connector && one.status != "revoked");
+            let mut own = all
+                .into_iter()
+                .filter(|one| one.connector == connector && one.status != "revoked");
             let chosen: Vec<String> = if request.connections.is_empty() {
-                own.filter(super::scope::Connection::is_active).map(|one| one.id).collect()
+                own.filter(super::scope::Connection::is_active)
+                    .map(|one| one.id)
+                    .collect()
             } else {
                 let known: Vec<String> = own.by_ref().map(|one| one.id).collect();
                 for id in &request.connections {
@@ -139,9 +212,15 @@ impl Records {
                 request.connections.clone()
             };
             if chosen.is_empty() {
-                return Err(Error::NotFound(format!("{connector} has no connection yet: send records, or make one")));
+                return Err(Error::NotFound(format!(
+                    "{connector} has no connection yet: send records, or make one"
+                )));
             }
-            let iso = |ms: i64| Timestamp::from_millisecond(ms).map(|at| at.to_string()).ok();
+            let iso = |ms: i64| {
+                Timestamp::from_millisecond(ms)
+                    .map(|at| at.to_string())
+                    .ok()
+            };
             let grant = Grant::resolve(
                 &declaration,
                 Request {
@@ -159,26 +238,26 @@ impl Records {
                     connections: chosen,
                 },
             )?;
-            let body = serde_json::to_string(&grant)?;
-            tx.execute(
-                "INSERT INTO grant_fact (subject, id, client, body, issued_ms, expires_ms, revoked_ms, consumed_ms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, NULL)",
-                params![bearer.subject, &grant.grant_id, &request.client, &body, now_ms, request.expires_ms],
-            )?;
-            let token = Token::generate().map_err(|error| Error::corrupt("token", error))?;
-            let hash = hash_text(&token.hash())?;
-            tx.execute(
-                "INSERT INTO token (hash, kind, subject, client, grant_id, issued_ms, expires_ms, revoked_ms)
-                 VALUES (?1, 'client', ?2, ?3, ?4, ?5, ?6, NULL)",
-                params![&hash, bearer.subject, &request.client, &grant.grant_id, now_ms, request.expires_ms],
+            insert_grant(tx, bearer.subject, &grant, None, now_ms, request.expires_ms)?;
+            let holder = Holder::Grant(grant.grant_id.clone());
+            let token = self.insert_token(
+                tx,
+                &request.client,
+                bearer.subject,
+                &holder,
+                None,
+                request.expires_ms,
+                now_ms,
             )?;
             Ok((grant, token))
         })
     }
 
-    /// Takes a grant back. Whoever reads under it reads no more.
+    /// Takes a grant back. Whoever reads under it reads no more. The owner does this, or whoever has it.
     pub fn revoke(&self, bearer: &Bearer, grant_id: &str) -> Result<()> {
-        bearer.require_owner()?;
+        if bearer.grant().is_none_or(|own| own.grant_id != grant_id) {
+            bearer.require_owner()?;
+        }
         let now_ms = self.now_ms();
         self.store.writing(|tx| {
             let done = tx.execute(
@@ -192,19 +271,61 @@ impl Records {
         })
     }
 
-    /// The grants that were given.
-    pub fn grants(&self, bearer: &Bearer) -> Result<Vec<Value>> {
+    /// The grants that were given, the latest first.
+    pub fn grants(&self, bearer: &Bearer) -> Result<Vec<GivenGrant>> {
         bearer.require_owner()?;
         self.store.reading(|tx| {
             tx.all(
-                "SELECT body, revoked_ms, expires_ms FROM grant_fact WHERE subject = ?1 ORDER BY issued_ms",
+                "SELECT g.body, g.issued_ms, g.expires_ms, g.revoked_ms, g.package_id,
+                    (SELECT max(d.at_ms) FROM disclosure d WHERE d.subject = g.subject AND d.grant_id = g.id)
+                 FROM grant_fact g WHERE g.subject = ?1 ORDER BY g.issued_ms DESC, g.id",
                 params![bearer.subject],
-                |row| {
-                    let mut body: Value = serde_json::from_str(row.text(0)?)?;
-                    body["revoked_at"] = row.maybe_int(1)?.map_or(Value::Null, |ms| json!(moment(ms)));
-                    Ok(body)
-                },
+                GivenGrant::read,
             )
         })
+    }
+
+    /// A grant that was given.
+    pub fn grant(&self, bearer: &Bearer, id: &str) -> Result<GivenGrant> {
+        let found = self.grants(bearer)?;
+        let found = found.into_iter().find(|given| given.grant.grant_id == id);
+        found.ok_or_else(|| Error::NotFound(format!("no grant has the id {id}")))
+    }
+}
+
+/// A grant that was given, and what became of it.
+#[derive(Debug, Clone)]
+pub struct GivenGrant {
+    /// The grant.
+    pub grant: Grant,
+    /// When it was given.
+    pub issued_ms: i64,
+    /// When it ends by itself.
+    pub expires_ms: Option<i64>,
+    /// When it was taken back.
+    pub revoked_ms: Option<i64>,
+    /// The package it was given in.
+    pub package_id: Option<String>,
+    /// When something was last shown under it.
+    pub used_ms: Option<i64>,
+}
+
+impl GivenGrant {
+    fn read(row: &dyn Row) -> Result<Self> {
+        Ok(Self {
+            grant: serde_json::from_str(row.text(0)?)?,
+            issued_ms: row.int(1)?,
+            expires_ms: row.maybe_int(2)?,
+            revoked_ms: row.maybe_int(3)?,
+            package_id: row.maybe_text(4)?.map(str::to_owned),
+            used_ms: row.maybe_int(5)?,
+        })
+    }
+
+    /// The grant, and when it was taken back.
+    pub fn told(&self) -> Result<Value> {
+        let mut told = serde_json::to_value(&self.grant)?;
+        told["revoked_at"] = self.revoked_ms.map_or(Value::Null, |ms| json!(moment(ms)));
+        Ok(told)
     }
 }

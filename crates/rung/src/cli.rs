@@ -139,10 +139,36 @@ pub(crate) struct ServeArgs {
     /// A further place whose pages may call, with its scheme.
     #[arg(long, value_name = "URL")]
     pub(crate) allow_origin: Vec<String>,
+    /// Where others reach this server, with its scheme; every address that is told begins with it.
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// A proxy that is believed when it says which host was asked for, and over what.
+    #[arg(long, value_name = "IP")]
+    pub(crate) trusted_proxy: Vec<std::net::IpAddr>,
+    /// Where access is asked for, if not at the same address.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) as_listen: Option<std::net::SocketAddr>,
+    /// Where others reach that.
+    #[arg(long, value_name = "URL", requires = "as_listen")]
+    pub(crate) as_public_url: Option<String>,
+    /// An authorization server elsewhere: tokens are asked about there, and none are given here.
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with = "as_listen",
+        requires = "as_credentials_file"
+    )]
+    pub(crate) as_url: Option<String>,
+    /// What proves to it who asks: a file with NAME:SECRET.
+    #[arg(long, value_name = "FILE", requires = "as_url")]
+    pub(crate) as_credentials_file: Option<PathBuf>,
+    /// The owner's password, in a file; without it, one is made and shown at the first start.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) owner_password_file: Option<PathBuf>,
     /// Gives older clients no sessions: every request stands for itself.
     #[arg(long)]
     pub(crate) stateless: bool,
-    /// Lets anybody in without a token, and on this machine lets anybody register a source.
+    /// Lets anybody in without a token; on this machine anybody is the owner, too.
     #[arg(long)]
     pub(crate) dev: bool,
     /// Lets clients ask of personal data only what version 0.1 of its protocol has.
@@ -253,6 +279,17 @@ pub(crate) enum PdppCommand {
         /// Whose data.
         #[arg(long, default_value = "owner_local", value_name = "ID")]
         subject: String,
+    },
+    /// Sets the owner's password: from standard input, or a new one that is shown once.
+    Password {
+        /// Reads it from standard input.
+        #[arg(long)]
+        stdin: bool,
+    },
+    /// Credentials for a resource server elsewhere, which asks here what tokens are. They are shown once.
+    ResourceServer {
+        /// Its name.
+        name: String,
     },
     /// How long records of a stream are kept.
     Keep {

@@ -5,6 +5,7 @@ mod commands;
 mod conformance;
 mod exit;
 mod offer;
+mod password;
 mod reach;
 mod records;
 mod resources;

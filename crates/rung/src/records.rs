@@ -6,7 +6,6 @@ use std::sync::Arc;
 use rung_auth::{Access, Permit};
 use rung_fault::Fault;
 use rung_kv::Home;
-use rung_pdpp::Source;
 use rung_records::store::{Postgres, PostgresOptions, Sqlite};
 use rung_records::{Bearer, Journal, Options, Records};
 
@@ -62,19 +61,6 @@ pub(crate) fn shared(settings: &Settings) -> Result<Option<Arc<Records>>, Fault>
         return Ok(None);
     }
     open(settings).map(Some)
-}
-
-/// The store that the settings name: open if there is anything in it, and else when it is first needed.
-pub(crate) fn source(settings: &Settings, shared: Option<&Arc<Records>>) -> Result<Source, Fault> {
-    if let Some(shared) = shared {
-        return Ok(Source::opened(shared.clone()));
-    }
-    let place = Place::of(settings)?;
-    if place.file.exists() {
-        return Ok(Source::opened(open(settings)?));
-    }
-    Home::open(settings.home()?)?;
-    Ok(Source::later(move || place.open()))
 }
 
 /// Whoever runs this, as the owner.

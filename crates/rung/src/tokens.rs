@@ -1,11 +1,12 @@
 //! Who may come through the door: tokens by name, kept as hashes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
-use rung_fault::{Code, Fault};
+use rung_fault::{Code, Coded as _, Fault};
 use rung_mcp::http::{Admission, Denied};
 use rung_tool::Pending;
 use tokio::task::JoinHandle;
@@ -104,12 +105,26 @@ fn internal(error: impl std::fmt::Display) -> Fault {
     Fault::new(Code::Internal, error.to_string())
 }
 
-/// Lets in whoever has a token; and anybody, where that is safe or was asked for.
+/// Lets in whoever has a token, of ours or of a grant; and anybody, where that is safe or was asked for.
 pub(crate) struct Guests {
     tokens: Tokens,
+    records: Arc<rung_records::Records>,
     open: Open,
     known: Arc<Mutex<Known>>,
+    agents: Arc<Mutex<Agents>>,
 }
+
+/// Agents that came with the token of a grant, and when it was last looked whether it holds.
+type Agents = HashMap<(String, String), Agent>;
+
+struct Agent {
+    token: Token,
+    asked: Instant,
+    holds: bool,
+}
+
+/// Agents that are remembered.
+const MAX_AGENTS: usize = 4_096;
 
 /// The tokens as they were last read.
 #[derive(Default)]
@@ -136,12 +151,60 @@ pub(crate) enum Open {
 }
 
 impl Guests {
-    pub(crate) fn new(tokens: Tokens, open: Open) -> Self {
+    pub(crate) fn new(tokens: Tokens, records: Arc<rung_records::Records>, open: Open) -> Self {
         Self {
             tokens,
+            records,
             open,
             known: Arc::default(),
+            agents: Arc::default(),
         }
+    }
+
+    /// Lets in an agent that comes with the token of a grant.
+    async fn agent(&self, shown: &str) -> Result<Permit, Denied> {
+        let (records, token) = (self.records.clone(), shown.to_owned());
+        let asked = tokio::task::spawn_blocking(move || records.agent(&token)).await;
+        let asked = asked.map_err(|error| Denied::Broken(error.to_string()))?;
+        let permit = asked.map_err(|error| match error.code() {
+            Code::PermissionError => Denied::NotHere,
+            code if code.class() == rung_fault::Class::Auth => Denied::BadToken,
+            _ => Denied::Broken(error.to_string()),
+        })?;
+        let mut agents = self.agents.lock();
+        if agents.len() >= MAX_AGENTS {
+            agents.retain(|_, agent| agent.asked.elapsed() < Duration::from_mins(10));
+        }
+        agents.insert(
+            name(&permit),
+            Agent {
+                token: Token::shown(shown.to_owned()),
+                asked: Instant::now(),
+                holds: true,
+            },
+        );
+        Ok(permit)
+    }
+
+    /// Whether the grant of an agent holds, as far as is known without waiting.
+    fn still_holds(&self, permit: &Permit) -> bool {
+        let mut agents = self.agents.lock();
+        let Some(agent) = agents.get_mut(&name(permit)) else {
+            return false;
+        };
+        if agent.asked.elapsed() > MAX_AGE {
+            agent.asked = Instant::now();
+            let (records, agents) = (self.records.clone(), self.agents.clone());
+            let (shown, name) = (agent.token.expose().clone(), name(permit));
+            // Whoever is shown something next is judged by what it finds.
+            drop(tokio::task::spawn_blocking(move || {
+                let holds = records.agent(&shown).is_ok();
+                if let Some(agent) = agents.lock().get_mut(&name) {
+                    agent.holds = holds;
+                }
+            }));
+        }
+        agent.holds
     }
 
     /// Looks at the tokens as they are now.
@@ -211,15 +274,28 @@ impl Guests {
     }
 }
 
+/// Who, under which grant.
+fn name(permit: &Permit) -> (String, String) {
+    (permit.caller().to_string(), permit.grant().to_string())
+}
+
 impl Admission for Guests {
     fn admit<'a>(&'a self, bearer: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
         Box::pin(async move {
-            self.with_current(|records| self.judge(bearer, records))
-                .await?
+            let judged = self
+                .with_current(|records| self.judge(bearer, records))
+                .await?;
+            match (judged, bearer) {
+                (Err(Denied::BadToken), Some(shown)) => self.agent(shown).await,
+                (judged, _) => judged,
+            }
         })
     }
 
     fn still_admits(&self, permit: &Permit) -> bool {
+        if self.agents.lock().contains_key(&name(permit)) {
+            return self.still_holds(permit);
+        }
         match &self.tokens {
             Tokens::Folder(records) => self
                 .with_own(records, |records| self.holds(permit, records))

@@ -3,10 +3,10 @@
 //! A browser lets any page send requests here, and lets a page's owner name our address as their own. The Host and
 //! Origin headers tell; what they may say is listed, and everything else is turned away.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use rung_auth::Permit;
 use rung_tool::Pending;
 use serde_json::json;
@@ -30,6 +30,8 @@ pub enum Denied {
     NoToken,
     /// What they showed is not valid.
     BadToken,
+    /// What they showed is valid elsewhere, and must not be shown here.
+    NotHere,
     /// It could not be found out.
     Broken(String),
 }
@@ -38,8 +40,55 @@ pub enum Denied {
 pub struct Door {
     hosts: Vec<String>,
     origins: Vec<String>,
+    proxies: Vec<IpAddr>,
+    public_url: Option<String>,
     admission: Box<dyn Admission>,
 }
+
+/// Why a request goes no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turned {
+    /// It came to a name that is not ours.
+    Host,
+    /// It came from a page that is not ours.
+    Origin,
+}
+
+impl Turned {
+    pub(super) fn why(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Origin => "origin",
+        }
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        let (status, code, message, hint) = match self {
+            Self::Host => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "misdirected_request",
+                "this Host is not served here",
+                "`rung serve --allow-host NAME` lets it in",
+            ),
+            Self::Origin => (
+                StatusCode::FORBIDDEN,
+                "permission_error",
+                "pages from this Origin are not served here",
+                "`rung serve --allow-origin URL` lets them in",
+            ),
+        };
+        let body = json!({"error": {"code": code, "message": message, "hint": hint}});
+        super::json_response(status, body.to_string())
+    }
+}
+
+/// What a proxy says of the request that it had.
+const FORWARDED: [&str; 4] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
 
 /// Names of this machine that no other machine can claim.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -66,23 +115,77 @@ impl Door {
         Self {
             hosts: known,
             origins: origins.collect(),
+            proxies: Vec::new(),
+            public_url: None,
             admission: Box::new(admission),
         }
     }
 
+    /// The door of a server that others reach at this address, which its own pages have as well.
+    #[must_use]
+    pub fn known_as(mut self, public_url: &str) -> Self {
+        let host = public_url
+            .split_once("://")
+            .map_or(public_url, |(_, host)| host);
+        let host = host.split('/').next().unwrap_or_default();
+        self.hosts.push(host.to_ascii_lowercase());
+        self.origins
+            .push(public_url.trim_end_matches('/').to_ascii_lowercase());
+        self.public_url = Some(public_url.trim_end_matches('/').to_owned());
+        self
+    }
+
+    /// The door of a server behind these proxies: what they say of a request is believed.
+    #[must_use]
+    pub fn behind(mut self, proxies: Vec<IpAddr>) -> Self {
+        self.proxies = proxies;
+        self
+    }
+
+    /// Puts in what a trusted proxy says of the request that it had, and takes out what anybody else says.
+    pub(super) fn believe(&self, peer: IpAddr, headers: &mut HeaderMap) {
+        if !FORWARDED.iter().any(|name| headers.contains_key(*name)) {
+            return;
+        }
+        if self.proxies.contains(&peer.to_canonical()) {
+            // The first of several is the one that the client came to.
+            let first = |name: &str| {
+                let told = headers.get(name)?.to_str().ok()?;
+                HeaderValue::from_str(told.split(',').next()?.trim()).ok()
+            };
+            let (host, proto) = (first("x-forwarded-host"), first("x-forwarded-proto"));
+            if let Some(host) = host {
+                headers.insert(header::HOST, host);
+            }
+            headers.remove("x-forwarded-host");
+            if let Some(proto) = proto {
+                headers.insert("x-forwarded-proto", proto);
+            }
+        } else {
+            for name in FORWARDED {
+                headers.remove(name);
+            }
+        }
+    }
+
+    /// Where we are, as the client sees us. The Host has been checked.
+    pub(super) fn origin(&self, headers: &HeaderMap) -> String {
+        if let Some(url) = &self.public_url {
+            return url.clone();
+        }
+        let host = single(headers, &header::HOST).unwrap_or("localhost");
+        let tls = headers
+            .get("x-forwarded-proto")
+            .is_some_and(|proto| proto == "https");
+        format!("{}://{host}", if tls { "https" } else { "http" })
+    }
+
     /// Checks by which name we are called, and from where.
-    pub(super) fn check(
-        &self,
-        headers: &HeaderMap,
-        named: Option<&str>,
-    ) -> Result<(), (&'static str, &'static str)> {
+    pub(super) fn check(&self, headers: &HeaderMap, named: Option<&str>) -> Result<(), Turned> {
         let host = single(headers, &header::HOST).unwrap_or_default();
         // An address in the request line counts as much as the header.
         if !self.knows_host(host) || !named.is_none_or(|named| self.knows_host(named)) {
-            return Err((
-                "host",
-                "this Host is not served here; --allow-host NAME lets it in\n",
-            ));
+            return Err(Turned::Host);
         }
         if !headers.contains_key(header::ORIGIN) {
             return Ok(());
@@ -91,10 +194,7 @@ impl Door {
         if self.knows_origin(origin) {
             return Ok(());
         }
-        Err((
-            "origin",
-            "pages from this Origin are not served here; --allow-origin URL lets them in\n",
-        ))
+        Err(Turned::Origin)
     }
 
     fn knows_host(&self, host: &str) -> bool {
@@ -155,14 +255,8 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Where we are, as the client sees us. The Host has been checked.
-pub(super) fn origin(headers: &HeaderMap) -> String {
-    let host = single(headers, &header::HOST).unwrap_or("localhost");
-    format!("http://{host}")
-}
-
 /// The answer to whoever is not let in: where to read how to be.
-pub(super) fn challenge(headers: &HeaderMap, denied: &Denied) -> Response {
+pub(super) fn challenge(origin: &str, denied: &Denied) -> Response {
     let (status, error, hint) = match denied {
         Denied::NoToken => (
             StatusCode::UNAUTHORIZED,
@@ -174,18 +268,24 @@ pub(super) fn challenge(headers: &HeaderMap, denied: &Denied) -> Response {
             "error=\"invalid_token\", ",
             "ask the owner for a new token",
         ),
+        Denied::NotHere => (
+            StatusCode::FORBIDDEN,
+            "",
+            "an owner's token is not for agents: `rung pdpp connect` asks for one that is",
+        ),
         Denied::Broken(why) => {
             tracing::error!(%why, "nobody can be let in");
             (StatusCode::SERVICE_UNAVAILABLE, "", "try again later")
         }
     };
-    let body = json!({"error": {"code": "authentication_error", "message": "you are not let in", "hint": hint}});
+    let code = match status {
+        StatusCode::FORBIDDEN => "permission_error",
+        _ => "authentication_error",
+    };
+    let body = json!({"error": {"code": code, "message": "you are not let in", "hint": hint}});
     let mut response = super::json_response(status, body.to_string());
     if status == StatusCode::UNAUTHORIZED {
-        let metadata = format!(
-            "{}/.well-known/oauth-protected-resource{PATH}",
-            origin(headers)
-        );
+        let metadata = format!("{origin}/.well-known/oauth-protected-resource{PATH}");
         let challenge = format!("Bearer {error}resource_metadata=\"{metadata}\"");
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {
             response
@@ -193,7 +293,7 @@ pub(super) fn challenge(headers: &HeaderMap, denied: &Denied) -> Response {
                 .insert(header::WWW_AUTHENTICATE, challenge);
         }
     }
-    response.into_response()
+    response
 }
 
 #[cfg(test)]

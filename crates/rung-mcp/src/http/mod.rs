@@ -13,6 +13,7 @@ mod stream;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,8 +58,11 @@ pub struct Config {
     pub door: Door,
     /// Whether legacy clients get sessions. Without them every request stands for itself.
     pub sessions: bool,
-    /// What else is served here. It lets its own callers in.
+    /// What else is served here. It lets its own callers in, and says at the address that RFC 9728 has for it how others
+    /// are let in.
     pub beside: Router,
+    /// Whether the protocol is spoken here at all.
+    pub protocol: bool,
     /// What is counted there.
     pub registry: Registry,
 }
@@ -70,6 +74,7 @@ impl Config {
             door,
             sessions: true,
             beside: Router::new(),
+            protocol: true,
             registry: Registry::default(),
         }
     }
@@ -84,6 +89,7 @@ pub(crate) struct App {
     /// `None` where there are none.
     pub(crate) sessions: Option<Sessions>,
     registry: Registry,
+    protocol: bool,
 }
 
 /// Serves until `stop` ends. Then nobody new is let in, and calls that somebody waits for finish.
@@ -99,6 +105,7 @@ pub async fn serve(
         door: config.door,
         server: server.clone(),
         registry: config.registry,
+        protocol: config.protocol,
     });
     let router = router(app.clone()).merge(config.beside);
     let tracker = TaskTracker::new();
@@ -128,7 +135,7 @@ pub async fn serve(
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 // Let go here, to be taken up by the lane's own reactor.
                 let stream = match stream.into_std() {
                     Ok(stream) => stream,
@@ -140,7 +147,7 @@ pub async fn serve(
                 let (app, router, watched) = (app.clone(), router.clone(), watch.connection());
                 lanes.run(tracker.track_future(async move {
                     match TcpStream::from_std(stream) {
-                        Ok(stream) => connection(app, router, stream, watched).await,
+                        Ok(stream) => connection(app, router, stream, peer.ip(), watched).await,
                         Err(error) => tracing::warn!(%error, "a connection could not be taken up"),
                     }
                     drop(permit);
@@ -168,6 +175,7 @@ async fn connection(
     app: Arc<App>,
     router: Router,
     stream: TcpStream,
+    peer: IpAddr,
     watched: Arc<idle::Connection>,
 ) {
     // Without it a small answer waits for the other side to acknowledge the one before: 40 ms a call.
@@ -183,7 +191,7 @@ async fn connection(
         let busy = Busy::new(&watched);
         let (app, router) = (&app, &router);
         async move {
-            let response = guarded(app, router, request).await;
+            let response = guarded(app, router, peer, request).await;
             let answer = |body| idle::Answer { body, _busy: busy };
             Ok::<_, Infallible>(response.map(answer))
         }
@@ -224,36 +232,30 @@ impl Drop for Counted {
 
 /// What is beside the protocol.
 fn router(app: Arc<App>) -> Router {
-    let described = get(resource_metadata);
     Router::new()
         .route("/health", get(health))
         .route("/metrics", get(metrics))
-        .route("/.well-known/oauth-protected-resource", described.clone())
-        .route(
-            "/.well-known/oauth-protected-resource/mcp",
-            described.clone(),
-        )
-        .route("/mcp/.well-known/oauth-protected-resource", described)
         .with_state(app)
 }
 
 /// Nobody gets further whose Host or Origin is not ours to serve.
-async fn guarded(app: &Arc<App>, router: &Router, request: Arrival) -> Response {
+async fn guarded(app: &Arc<App>, router: &Router, peer: IpAddr, mut request: Arrival) -> Response {
+    app.door.believe(peer, request.headers_mut());
     let headers = request.headers();
     let named = request
         .uri()
         .authority()
         .map(axum::http::uri::Authority::as_str);
-    if let Err((why, message)) = app.door.check(headers, named) {
-        app.server.0.metrics.turn_away(why);
-        return (StatusCode::FORBIDDEN, message).into_response();
+    if let Err(turned) = app.door.check(headers, named) {
+        app.server.0.metrics.turn_away(turned.why());
+        return turned.into_response();
     }
     let origin = headers.get(header::ORIGIN).cloned();
     let asks_first = request.method() == Method::OPTIONS
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if asks_first {
         StatusCode::NO_CONTENT.into_response()
-    } else if matches!(request.uri().path(), PATH | PATH_SLASH) {
+    } else if app.protocol && matches!(request.uri().path(), PATH | PATH_SLASH) {
         // Not through the router, which costs as much as the call.
         protocol(app, request).await
     } else {
@@ -285,7 +287,7 @@ async fn protocol(app: &Arc<App>, request: Arrival) -> Response {
         Ok(permit) => permit,
         Err(denied) => {
             app.server.0.metrics.turn_away("token");
-            return door::challenge(request.headers(), &denied);
+            return door::challenge(&app.door.origin(request.headers()), &denied);
         }
     };
     match *request.method() {
@@ -312,27 +314,12 @@ async fn health(State(app): State<Arc<App>>) -> Response {
 
 async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
     if let Err(denied) = app.door.admit(request.headers()).await {
-        return door::challenge(request.headers(), &denied);
+        return door::challenge(&app.door.origin(request.headers()), &denied);
     }
     let made = app.server.0.tasks.made();
     let page = app.server.0.metrics.page(made, &app.registry);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], page).into_response()
-}
-
-/// What RFC 9728 has a client look up when it is turned away.
-async fn resource_metadata(State(app): State<Arc<App>>, request: Request) -> Response {
-    if app.door.admit(request.headers()).await.is_ok()
-        && !request.headers().contains_key(header::AUTHORIZATION)
-    {
-        return StatusCode::NOT_FOUND.into_response();
-    }
-    let metadata = json!({
-        "resource": format!("{}{PATH}", door::origin(request.headers())),
-        "resource_name": app.server.0.offer.title,
-        "bearer_methods_supported": ["header"],
-    });
-    json_response(StatusCode::OK, metadata.to_string())
 }
 
 fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {

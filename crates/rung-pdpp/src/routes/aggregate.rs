@@ -82,7 +82,7 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
         limit,
         filters: params.filters()?,
     };
-    let mut answer = Answer::of(&service.records()?.aggregate(bearer, &query)?)?;
+    let mut answer = Answer::of(&service.records().aggregate(bearer, &query)?)?;
     if alias {
         answer.warnings.alias();
     }

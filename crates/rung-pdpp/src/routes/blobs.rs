@@ -38,7 +38,7 @@ pub(super) async fn get(
     request: Request,
 ) -> Response {
     let began = Instant::now();
-    let arrived = Arrived::of(request.headers());
+    let arrived = service.arrived(request.headers());
     let (request_id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
     let checked = Arrived::check_version(request.headers());
     let range = range(request.headers());
@@ -53,7 +53,7 @@ pub(super) async fn get(
         let params = Params::read(&query)?;
         params.only(&["connection_id", "connector_instance_id"])?;
         let (choice, alias) = params.choice()?;
-        let blob = worker.records()?.blob(&bearer, &id, &choice)?;
+        let blob = worker.records().blob(&bearer, &id, &choice)?;
         if method == Method::GET {
             worker.note(
                 &bearer,
@@ -186,9 +186,7 @@ impl Pieces {
         tokio::task::spawn_blocking(move || {
             let mut at = range.start;
             while at < range.end {
-                let piece = service
-                    .records()
-                    .and_then(|records| records.blob_bytes(&bearer, &blob, at..range.end));
+                let piece = service.records().blob_bytes(&bearer, &blob, at..range.end);
                 let piece = piece.and_then(|piece| {
                     if piece.is_empty() {
                         Err(Error::BlobNotFound)
@@ -230,7 +228,7 @@ impl HttpBody for Pieces {
 
 pub(super) async fn upload(State(service): State<Arc<Service>>, request: Request) -> Response {
     let began = Instant::now();
-    let arrived = Arrived::of(request.headers());
+    let arrived = service.arrived(request.headers());
     let (id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
     let checked = Arrived::check_version(request.headers());
     let query = request.uri().query().unwrap_or_default().to_owned();
@@ -305,7 +303,7 @@ fn keep(
         pieces,
         rest: Bytes::new(),
     };
-    let blob = service.records()?.upload(&bearer, &upload, &mut reader)?;
+    let blob = service.records().upload(&bearer, &upload, &mut reader)?;
     let mut told = json!(blob);
     told["object"] = json!("blob");
     Ok(told.to_string())

@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 64 * 1024;
 
 pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
     asked.params.only(&[])?;
-    let all = service.records()?.connections(bearer)?;
+    let all = service.records().connections(bearer)?;
     let all: Vec<_> = all.iter().map(rung_records::Connection::json).collect();
     Answer::list(&asked.path, &all, None, None)
 }
@@ -43,7 +43,7 @@ pub(super) async fn put(
             let bearer = service.admit(arrived)?;
             bearer.require_owner()?;
             let put: Put = read(body)?;
-            let (connection, is_new) = service.records()?.put_connection(
+            let (connection, is_new) = service.records().put_connection(
                 &bearer,
                 &id,
                 &put.connector_id,
@@ -87,9 +87,7 @@ pub(super) async fn patch(
                 status: patch.status,
                 display_name: patch.display_name,
             };
-            let connection = service
-                .records()?
-                .change_connection(&bearer, &id, &change)?;
+            let connection = service.records().change_connection(&bearer, &id, &change)?;
             Ok(answer::json_response(
                 StatusCode::OK,
                 connection.json().to_string(),
@@ -101,9 +99,7 @@ pub(super) async fn patch(
 
 pub(super) fn delete(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
     asked.params.only(&[])?;
-    service
-        .records()?
-        .revoke_connection(bearer, asked.name(0))?;
+    service.records().revoke_connection(bearer, asked.name(0))?;
     Ok(Answer {
         status: StatusCode::NO_CONTENT,
         ..Answer::default()

@@ -92,7 +92,7 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
         selector,
         limit_chars: limit,
     };
-    let window = service.records()?.field_window(bearer, &query)?;
+    let window = service.records().field_window(bearer, &query)?;
     let mut answer = Answer::of(&json!({
         "object": "field_window",
         "stream": query.stream,

@@ -25,7 +25,7 @@ pub(super) async fn post(
     request: Request,
 ) -> Response {
     let began = Instant::now();
-    let arrived = Arrived::of(request.headers());
+    let arrived = service.arrived(request.headers());
     let (id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
     let limit = service.max_body_bytes;
     let said = request.headers().get(header::CONTENT_LENGTH);
@@ -110,7 +110,7 @@ fn take(
         connection_id: choice.connection_id,
         stream,
     };
-    let mut ingest = service.records()?.ingest(&bearer, &target)?;
+    let mut ingest = service.records().ingest(&bearer, &target)?;
     while let Some(piece) = pieces.blocking_recv() {
         ingest.push(&piece?)?;
     }

@@ -7,6 +7,7 @@ mod connectors;
 mod discovery;
 mod field_window;
 mod ingest;
+mod protected_resource;
 mod record;
 mod records;
 mod schema;
@@ -27,6 +28,18 @@ use crate::service::{Route, Service, answer};
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/", get(discovery::get))
+        .route(
+            "/.well-known/oauth-protected-resource",
+            get(protected_resource::data),
+        )
+        .route(
+            "/.well-known/oauth-protected-resource/mcp",
+            get(protected_resource::mcp),
+        )
+        .route(
+            "/mcp/.well-known/oauth-protected-resource",
+            get(protected_resource::mcp),
+        )
         .route("/v1/schema", reads("schema", schema::get))
         .route("/v1/streams", reads("streams", streams::list))
         .route("/v1/streams/{stream}", reads("stream", streams::one))

@@ -28,7 +28,7 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
         fields: params.list("fields")?,
         expand: expand(params)?,
     };
-    let record = service.records()?.record(bearer, &query)?;
+    let record = service.records().record(bearer, &query)?;
     let mut answer = Answer::of(&record)?;
     if alias {
         answer.warnings.alias();
@@ -39,7 +39,7 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
 pub(super) fn delete(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
     bearer.require_owner()?;
     service
-        .records()?
+        .records()
         .delete(bearer, &target(asked)?, Some(asked.name(1)))?;
     Ok(Answer {
         status: StatusCode::NO_CONTENT,

@@ -73,7 +73,7 @@ pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<
             view,
             filters: params.filters()?,
         };
-        let changes = service.records()?.changes(bearer, &query)?;
+        let changes = service.records().changes(bearer, &query)?;
         let next = Some(changes.next_changes_since.as_str());
         let mut answer = Answer::list(
             &asked.path,
@@ -107,7 +107,7 @@ pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<
         filters: params.filters()?,
         expand: expand(params)?,
     };
-    let page = service.records()?.list(bearer, &query)?;
+    let page = service.records().list(bearer, &query)?;
     let mut answer = Answer::list(
         &asked.path,
         &page.records,
@@ -156,7 +156,7 @@ pub(super) fn target(asked: &Asked) -> Result<Target, Error> {
 
 pub(super) fn delete(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
     bearer.require_owner()?;
-    service.records()?.delete(bearer, &target(asked)?, None)?;
+    service.records().delete(bearer, &target(asked)?, None)?;
     Ok(Answer {
         status: StatusCode::NO_CONTENT,
         ..Answer::default()

@@ -33,7 +33,7 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
         filters: params.filters()?,
         choice,
     };
-    let found = service.records()?.search(bearer, &query)?;
+    let found = service.records().search(bearer, &query)?;
     let mut answer = Answer::list(&asked.path, &found.hits, found.next_cursor.as_deref(), None)?;
     answer.warnings = warnings;
     answer.meta.push(("count_accuracy", json!("exact")));

@@ -24,7 +24,7 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
     let connector = asked.name(0);
     let state =
         service
-            .records()?
+            .records()
             .state(bearer, connector, choice.connection_id.as_deref(), grant)?;
     Answer::of(&json!({"object": "connector_state", "connector_id": connector, "state": state}))
 }
@@ -56,10 +56,10 @@ pub(super) async fn put(
             })?;
             let (connection, grant) = (choice.connection_id.as_deref(), params.one("grant_id")?);
             service
-                .records()?
+                .records()
                 .put_state(&bearer, &connector, connection, grant, state)?;
             let now = service
-                .records()?
+                .records()
                 .state(&bearer, &connector, connection, grant)?;
             let told =
                 json!({"object": "connector_state", "connector_id": connector, "state": now});

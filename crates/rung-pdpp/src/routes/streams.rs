@@ -15,7 +15,7 @@ const KNOWN: [&str; 4] = [
 pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
     asked.params.only(&KNOWN)?;
     let (choice, alias) = asked.choice(bearer)?;
-    let streams = service.records()?.streams(bearer, &choice)?;
+    let streams = service.records().streams(bearer, &choice)?;
     let mut answer = Answer::list(&asked.path, &streams, None, None)?;
     if alias {
         answer.warnings.alias();
@@ -26,7 +26,7 @@ pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<
 pub(super) fn one(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
     asked.params.only(&KNOWN)?;
     let (choice, alias) = asked.choice(bearer)?;
-    let mut answer = Answer::of(&service.records()?.stream(bearer, asked.name(0), &choice)?)?;
+    let mut answer = Answer::of(&service.records().stream(bearer, asked.name(0), &choice)?)?;
     if alias {
         answer.warnings.alias();
     }

@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     ("records", include_str!("postgres/0001_records.sql")),
     ("tails", include_str!("postgres/0002_tails.sql")),
     ("shared", include_str!("postgres/0003_shared.sql")),
+    ("authority", include_str!("postgres/0004_authority.sql")),
 ];
 
 /// Rows that go in at once. Few sizes, so that few statements are prepared.

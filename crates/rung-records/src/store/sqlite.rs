@@ -14,6 +14,7 @@ use crate::{Error, Result};
 const STEPS: &[Step] = &[
     ("records", include_str!("sqlite/0001_records.sql")),
     ("tails", include_str!("sqlite/0002_tails.sql")),
+    ("authority", include_str!("sqlite/0003_authority.sql")),
 ];
 
 /// How long a writer waits for the writer of another process.

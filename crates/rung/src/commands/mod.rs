@@ -50,7 +50,7 @@ pub(crate) fn run(cli: Cli) -> Result {
                     .as_ref()
                     .map(|address| format!("listen={address}")),
             );
-            serve::run(args, &loaded(cli.home, set)?)
+            serve::run(&args, &loaded(cli.home, set)?)
         }
     }
 }

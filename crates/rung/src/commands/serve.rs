@@ -1,13 +1,18 @@
 //! `rung serve`
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rung_auth::Secret;
 use rung_fault::{Code, Fault};
 use rung_mcp::Server;
 use rung_mcp::http::{self, Config, Door};
+use rung_pdpp::{Authority, Foreign};
+use rung_records::Records;
 use tokio::net::TcpListener;
 
 use crate::cli::ServeArgs;
@@ -16,9 +21,9 @@ use crate::exit::Result;
 use crate::offer::offer;
 use crate::results::Results;
 use crate::settings::Settings;
-use crate::tokens::{Guests, Open};
+use crate::tokens::{Guests, Open, Tokens};
 
-pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
+pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     super::log_to_stderr(settings);
     let results = Results::open(settings)?;
     let fixtures = args.conformance.then(Fixtures::new);
@@ -29,77 +34,191 @@ pub(super) fn run(args: ServeArgs, settings: &Settings) -> Result {
         fixtures.as_ref(),
     )?;
     let tokens = results.tokens();
-    let (records, journal) = (
-        crate::records::source(settings, results.shared.as_ref())?,
-        crate::records::journal(settings)?,
-    );
+    let records = match &results.shared {
+        Some(shared) => shared.clone(),
+        None => crate::records::open(settings)?,
+    };
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
     let served = runtime.block_on(async {
-        let wanted = settings.listen();
-        let listener = TcpListener::bind(wanted).await.map_err(|error| {
-            Fault::new(
-                Code::InvalidSetting,
-                format!("cannot listen at {wanted}: {error}"),
-            )
-            .with_hint("choose another address with --listen ADDR:PORT")
-        })?;
-        let address = listener
-            .local_addr()
-            .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
-        // A further name means that somebody stands in between, and brings others along.
-        let open = if args.dev || args.conformance {
-            Open::Always
-        } else if address.ip().is_loopback() && args.allow_host.is_empty() {
-            Open::WhileNoToken
-        } else {
-            Open::Never
+        let (listener, address) = listen(&settings.listen().to_string(), "--listen").await?;
+        let open = open(args, address, &tokens)?;
+        let without_login = args.dev && address.ip().is_loopback();
+        if without_login {
+            eprintln!(
+                "warning[open_owner]: anybody on this machine is the owner of the data at {address}: \
+                 they may register sources and approve access"
+            );
+        } else if args.as_url.is_none() {
+            sign_in(&records, args.owner_password_file.as_deref())?;
+        }
+        let own = match args.as_listen {
+            Some(at) => Some(listen(&at.to_string(), "--as-listen").await?),
+            None => None,
         };
-        // Where somebody could come from elsewhere without being asked who they are, say so.
-        if open == Open::Always && !address.ip().is_loopback() {
-            eprintln!(
-                "warning[open_door]: anybody who reaches {address} is let in without a token"
+        let authority = match (&own, &args.as_url) {
+            (Some((_, at)), _) => {
+                let told = args.as_public_url.clone();
+                Authority::At(told.map_or_else(|| format!("http://{at}"), |url| bare(&url)))
+            }
+            (None, Some(url)) => Authority::Foreign(Arc::new(foreign(url, args)?)),
+            (None, None) => Authority::Here,
+        };
+        let here = args.public_url.as_deref().map(bare);
+        // Whoever is asked elsewhere has to be told where the data is.
+        let public_url = match &own {
+            Some(_) => Some(here.unwrap_or_else(|| format!("http://{address}"))),
+            None => here,
+        };
+        let door = |address: SocketAddr, public_url: Option<&String>| {
+            let guests = Guests::new(tokens.clone(), records.clone(), open);
+            let door = Door::new(
+                address,
+                args.allow_host.clone(),
+                args.allow_origin.clone(),
+                guests,
             );
-        }
-        if open == Open::Never && tokens.list()?.is_empty() {
-            eprintln!("warning[no_token]: nobody can come in yet\n  next: `rung token new NAME`");
-        }
-        let open_registration = args.dev && address.ip().is_loopback();
-        if open_registration {
-            eprintln!(
-                "warning[open_registration]: anybody on this machine may register sources at {address}"
-            );
-        }
-        eprintln!("listening at http://{address}{}", http::PATH);
-        let door = Door::new(
-            address,
-            args.allow_host,
-            args.allow_origin,
-            Guests::new(tokens, open),
-        );
-        let mut config = Config::new(door);
+            let door = door.behind(args.trusted_proxy.clone());
+            match public_url {
+                Some(url) => door.known_as(url),
+                None => door,
+            }
+        };
+        let mut config = Config::new(door(address, public_url.as_ref()));
         config.sessions = !args.stateless;
+        let gives_access = !matches!(authority, Authority::Foreign(_));
+        let asked_at = match &authority {
+            Authority::At(url) => Some(url.clone()),
+            _ => None,
+        };
         let data = rung_pdpp::Config {
-            records,
-            journal,
+            records: records.clone(),
+            journal: crate::records::journal(settings)?,
             strict_0_1: args.strict_0_1,
-            open_registration,
+            without_login,
             max_body_bytes: settings.records_max_body_bytes(),
+            public_url,
+            authority,
         };
         let data = Arc::new(rung_pdpp::Service::new(data, &mut config.registry));
         config.beside = rung_pdpp::router(data.clone());
+        if gives_access && own.is_none() {
+            config.beside = config.beside.merge(rung_pdpp::authority(data.clone()));
+        }
+        eprintln!("listening at http://{address}{}", http::PATH);
         let upkeep = Upkeep::start(&data);
-        let stop = super::asked_to_stop();
-        let served = http::serve(Server::new(offer), config, listener, stop).await;
+        let server = Server::new(offer);
+        let (stop, stopped) = tokio::sync::watch::channel(());
+        let told = |mut stopped: tokio::sync::watch::Receiver<()>| async move {
+            let _sent_or_gone = stopped.changed().await;
+        };
+        let asking = async {
+            match own {
+                None => Ok(()),
+                Some((listener, at)) => {
+                    eprintln!("access is asked for at http://{at}");
+                    let mut config = Config::new(door(at, asked_at.as_ref()));
+                    config.protocol = false;
+                    config.beside = rung_pdpp::authority(data.clone());
+                    http::serve(server.clone(), config, listener, told(stopped.clone())).await
+                }
+            }
+        };
+        let stopping = async {
+            super::asked_to_stop().await;
+            drop(stop);
+        };
+        let serving = http::serve(server.clone(), config, listener, told(stopped.clone()));
+        let (served, asked, ()) = tokio::join!(serving, asking, stopping);
         upkeep.end();
+        let served = served.and(asked);
         served.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
     });
     // What a thread is still reading for nobody must not keep us.
     runtime.shutdown_background();
     served
+}
+
+async fn listen(wanted: &str, flag: &str) -> std::result::Result<(TcpListener, SocketAddr), Fault> {
+    let failed = |error: std::io::Error| {
+        let why = format!("cannot listen at {wanted}: {error}");
+        Fault::new(Code::InvalidSetting, why)
+            .with_hint(format!("choose another address with {flag} ADDR:PORT"))
+    };
+    let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+/// When somebody without a token is let in, which is said where it is unusual.
+fn open(
+    args: &ServeArgs,
+    address: SocketAddr,
+    tokens: &Tokens,
+) -> std::result::Result<Open, Fault> {
+    // A further name means that somebody stands in between, and brings others along.
+    let alone = args.allow_host.is_empty() && args.public_url.is_none();
+    let open = if args.dev || args.conformance {
+        Open::Always
+    } else if address.ip().is_loopback() && alone {
+        Open::WhileNoToken
+    } else {
+        Open::Never
+    };
+    // Where somebody could come from elsewhere without being asked who they are, say so.
+    if open == Open::Always && !address.ip().is_loopback() {
+        eprintln!("warning[open_door]: anybody who reaches {address} is let in without a token");
+    }
+    if open == Open::Never && tokens.list()?.is_empty() {
+        eprintln!("warning[no_token]: nobody can come in yet\n  next: `rung token new NAME`");
+    }
+    Ok(open)
+}
+
+/// Sees to it that the owner can sign in.
+fn sign_in(records: &Records, file: Option<&Path>) -> std::result::Result<(), Fault> {
+    let owner = crate::records::owner(records)?;
+    if let Some(file) = file {
+        let password = crate::password::read(file)?;
+        // The same password again signs nobody out.
+        if !records.is_password(&owner, &password)? {
+            records.set_password(&owner, &password)?;
+        }
+        return Ok(());
+    }
+    if records.has_password(owner.subject_id())? {
+        return Ok(());
+    }
+    let password = crate::password::generate()?;
+    records.set_password(&owner, &password)?;
+    eprintln!(
+        "the owner signs in with the password {password}\n  shown once; `rung pdpp password` sets another"
+    );
+    Ok(())
+}
+
+/// An address without the slash at its end.
+fn bare(url: &str) -> String {
+    url.trim_end_matches('/').to_owned()
+}
+
+fn foreign(url: &str, args: &ServeArgs) -> std::result::Result<Foreign, Fault> {
+    let file = args.as_credentials_file.as_deref().unwrap_or(Path::new(""));
+    let wrong = |why: String| {
+        Fault::new(Code::InvalidSetting, format!("{}: {why}", file.display())).with_hint(
+            "the file holds NAME:SECRET, as `rung pdpp resource-server NAME` printed it there",
+        )
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let (name, secret) = text
+        .trim()
+        .split_once(':')
+        .ok_or_else(|| wrong("there is no colon in it".to_owned()))?;
+    let secret = Secret::new(secret.to_owned());
+    Ok(Foreign::new(url, name.to_owned(), secret)?)
 }
 
 /// How often what was shown goes from the journal into the store.

@@ -52,6 +52,9 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: GrantCommand) -> R
         }
         GrantCommand::List { json } => {
             let all = records.grants(owner).map_err(Fault::from)?;
+            let told: std::result::Result<Vec<Value>, _> =
+                all.iter().map(rung_records::GivenGrant::told).collect();
+            let all = told.map_err(Fault::from)?;
             let mut out = io::stdout().lock();
             if json {
                 return writeln!(out, "{:#}", json!(all)).map_err(output);

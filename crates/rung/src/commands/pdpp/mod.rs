@@ -37,6 +37,29 @@ pub(super) fn run(command: PdppCommand, settings: &Settings) -> Result {
                 .map_err(Fault::from)?;
             shown_once(token.expose(), "the owner")
         }
+        PdppCommand::Password { stdin } => {
+            let password = if stdin {
+                crate::password::from_stdin()?
+            } else {
+                crate::password::generate()?
+            };
+            records
+                .set_password(&owner, &password)
+                .map_err(Fault::from)?;
+            if !stdin {
+                writeln!(io::stdout().lock(), "{password}").map_err(output)?;
+                eprintln!("shown once: the owner signs in with it");
+            }
+            Ok(())
+        }
+        PdppCommand::ResourceServer { name } => {
+            let token = records
+                .resource_server(&owner, &name)
+                .map_err(Fault::from)?;
+            writeln!(io::stdout().lock(), "{name}:{}", token.expose()).map_err(output)?;
+            eprintln!("shown once: the resource server reads it with --as-credentials-file");
+            Ok(())
+        }
         PdppCommand::Keep {
             connection,
             stream,

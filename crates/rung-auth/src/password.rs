@@ -1,0 +1,56 @@
+//! Passwords: kept as a hash that is slow to make.
+
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use argon2::{Argon2, PasswordHash};
+
+use crate::{Error, Result};
+
+/// What is kept of a password.
+#[derive(Debug, Clone)]
+pub struct Password(String);
+
+impl Password {
+    /// What is to be kept of this one.
+    pub fn hash(password: &str) -> Result<Self> {
+        let hash = Argon2::default().hash_password(password.as_bytes());
+        let hash = hash.map_err(|_| Error::NoRandomness)?;
+        Ok(Self(hash.to_string()))
+    }
+
+    /// What was kept.
+    pub const fn stored(hash: String) -> Self {
+        Self(hash)
+    }
+
+    /// To be kept.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is this password. Takes as long for a wrong one.
+    pub fn verify(&self, password: &str) -> bool {
+        let Ok(hash) = PasswordHash::new(&self.0) else {
+            return false;
+        };
+        Argon2::default()
+            .verify_password(password.as_bytes(), &hash)
+            .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_fits_its_hash_alone() {
+        let one = Password::hash("correct horse").unwrap();
+        let other = Password::hash("correct horse").unwrap();
+        assert_ne!(one.as_str(), other.as_str(), "each has a salt of its own");
+        assert!(one.as_str().starts_with("$argon2id$"));
+        assert!(!one.as_str().contains("horse"));
+        assert!(one.verify("correct horse") && other.verify("correct horse"));
+        assert!(!one.verify("correct horse "));
+        assert!(!Password::stored("nonsense".to_owned()).verify("nonsense"));
+    }
+}

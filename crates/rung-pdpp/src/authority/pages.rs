@@ -1,0 +1,687 @@
+//! What people see: plain words, no scripts, nothing from elsewhere.
+
+use askama::Template;
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use rung_fault::Coded as _;
+use rung_records::authority::{Ask, OfferedSource, Petition, Review, StreamPreview, Wanted, Way};
+use rung_records::grant::{Grant, GrantedStream};
+use rung_records::{Disclosure, Error, GivenGrant};
+use serde_json::Value;
+
+use super::visit::{Visit, with_query};
+use super::{par, session};
+use crate::service::Service;
+
+/// Characters of a value in a sample.
+const SAMPLE_CHARS: usize = 160;
+
+#[derive(Template)]
+#[template(path = "message.html")]
+struct MessagePage<'a> {
+    title: &'a str,
+    lines: &'a [String],
+    code: Option<&'a str>,
+}
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage<'a> {
+    csrf: &'a str,
+    next: &'a str,
+    wrong: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "device.html")]
+struct DevicePage<'a> {
+    csrf: &'a str,
+    signed_in: bool,
+    wrong: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "consent.html")]
+struct ConsentPage<'a> {
+    csrf: &'a str,
+    signed_in: bool,
+    wrong: Option<String>,
+    client: Client<'a>,
+    heading: &'static str,
+    user_code: Option<&'a str>,
+    request_uri: String,
+    owner_token: bool,
+    picks: bool,
+    one_source: bool,
+    sources: Vec<Source>,
+}
+
+/// Who asks.
+struct Client<'a> {
+    name: &'a str,
+    site: Option<&'a str>,
+    answer: String,
+}
+
+/// A source of which something may be given.
+struct Source {
+    place: usize,
+    connector: String,
+    title: String,
+    chosen: bool,
+    words: Vec<String>,
+    training: bool,
+    once: bool,
+    timed: bool,
+    connections: Vec<(String, String)>,
+    streams: Vec<Stream>,
+}
+
+struct Stream {
+    name: String,
+    description: Option<String>,
+    needed: bool,
+    limits: Option<String>,
+    fields: Vec<(String, bool)>,
+    preview: Option<Preview>,
+}
+
+struct Preview {
+    records: i64,
+    counted: String,
+    span: Option<String>,
+    samples: Vec<Vec<(String, String)>>,
+}
+
+#[derive(Template)]
+#[template(path = "review.html")]
+struct ReviewPage<'a> {
+    csrf: &'a str,
+    signed_in: bool,
+    client: Client<'a>,
+    owner_token: bool,
+    sources: Vec<Reviewed>,
+    request_uri: String,
+    revision: &'a str,
+    back: String,
+}
+
+struct Reviewed {
+    title: String,
+    words: Vec<String>,
+    streams: Vec<ReviewedStream>,
+}
+
+struct ReviewedStream {
+    name: String,
+    limits: Option<String>,
+    fields: String,
+    preview: Option<Preview>,
+}
+
+#[derive(Template)]
+#[template(path = "grants.html")]
+struct GrantsPage<'a> {
+    csrf: &'a str,
+    signed_in: bool,
+    grants: Vec<Given>,
+}
+
+struct Given {
+    id: String,
+    client: String,
+    source: String,
+    what: String,
+    purpose: String,
+    since: String,
+    used: String,
+    state: String,
+    holds: bool,
+}
+
+#[derive(Template)]
+#[template(path = "grant.html")]
+struct GrantPage<'a> {
+    csrf: &'a str,
+    signed_in: bool,
+    grant: Given,
+    streams: Vec<ReviewedStream>,
+    shown: Vec<(String, String, String, i64)>,
+}
+
+/// A page, with what keeps others from framing it or running anything in it.
+fn page(
+    visit: &Visit,
+    status: StatusCode,
+    template: &impl Template,
+    csrf: Option<&str>,
+    leads_to: Option<&str>,
+) -> Result<Response, Error> {
+    let html = template
+        .render()
+        .map_err(|error| Error::Broken(error.to_string()))?;
+    let mut response = Response::new(Body::from(html));
+    *response.status_mut() = status;
+    let more = leads_to.map(|to| format!(" {to}")).unwrap_or_default();
+    let policy = format!(
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'{more}; frame-ancestors 'none'; base-uri 'none'"
+    );
+    let headers = response.headers_mut();
+    let mut put = |name, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    put(header::CONTENT_TYPE, "text/html; charset=utf-8");
+    put(header::CONTENT_SECURITY_POLICY, &policy);
+    put(header::X_FRAME_OPTIONS, "DENY");
+    put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    put(header::REFERRER_POLICY, "no-referrer");
+    if let Some(csrf) = csrf {
+        session::set_csrf(visit, &mut response, csrf);
+    }
+    Ok(response)
+}
+
+/// Where the browser goes when a form of this petition is sent, as a policy names it.
+fn leads_to(petition: &Petition) -> Option<String> {
+    let Way::Redirect { redirect_uri, .. } = &petition.way else {
+        return None;
+    };
+    let (scheme, rest) = redirect_uri.split_once(':')?;
+    match rest.strip_prefix("//") {
+        Some(rest) if matches!(scheme, "http" | "https") => {
+            let authority = rest.split(['/', '?']).next().unwrap_or_default();
+            Some(format!("{scheme}://{authority}"))
+        }
+        _ => Some(format!("{scheme}:")),
+    }
+}
+
+pub(super) fn refusal(service: &Service, visit: &Visit, error: &Error) -> Response {
+    let status =
+        StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let hint = error.hint().filter(|_| !service.without_login);
+    let mut lines = vec![sentence(&error.to_string())];
+    lines.extend(hint.map(|hint| sentence(&hint)));
+    let message = MessagePage {
+        title: "That did not work",
+        lines: &lines,
+        code: None,
+    };
+    page(visit, status, &message, None, None)
+        .unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+pub(super) fn login(visit: &Visit, next: &str, wrong: Option<&Error>) -> Result<Response, Error> {
+    let csrf = session::csrf(visit)?;
+    let status = match wrong {
+        None => StatusCode::OK,
+        Some(error) => StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::OK),
+    };
+    let template = LoginPage {
+        csrf: &csrf,
+        next,
+        wrong: wrong.map(|error| sentence(&error.to_string())),
+    };
+    page(visit, status, &template, Some(&csrf), None)
+}
+
+pub(super) fn device(
+    service: &Service,
+    visit: &Visit,
+    wrong: Option<&Error>,
+) -> Result<Response, Error> {
+    let csrf = session::csrf(visit)?;
+    let template = DevicePage {
+        csrf: &csrf,
+        signed_in: !service.without_login,
+        wrong: wrong.map(|error| sentence(&error.to_string())),
+    };
+    page(visit, StatusCode::OK, &template, Some(&csrf), None)
+}
+
+pub(super) fn done(
+    _service: &Service,
+    visit: &Visit,
+    code: Option<&str>,
+) -> Result<Response, Error> {
+    let lines = match code {
+        Some(_) => vec![],
+        None => vec!["Whoever asked is told now. You can close this page.".to_owned()],
+    };
+    let message = MessagePage {
+        title: "It is allowed",
+        lines: &lines,
+        code,
+    };
+    page(visit, StatusCode::OK, &message, None, None)
+}
+
+pub(super) fn denied(_service: &Service, visit: &Visit) -> Result<Response, Error> {
+    let message = MessagePage {
+        title: "You said no",
+        lines: &["Nothing was given. You can close this page.".to_owned()],
+        code: None,
+    };
+    page(visit, StatusCode::OK, &message, None, None)
+}
+
+pub(super) fn consent(
+    service: &Service,
+    visit: &Visit,
+    petition: &Petition,
+    offered: Vec<OfferedSource>,
+    wrong: Option<&Error>,
+) -> Result<Response, Error> {
+    let csrf = session::csrf(visit)?;
+    let (picks, one_source) = match petition.wanted {
+        Wanted::Pick { one_source } => (true, one_source),
+        _ => (false, false),
+    };
+    let only = offered.len() == 1;
+    let sources: Vec<Source> = offered
+        .into_iter()
+        .enumerate()
+        .map(|(place, source)| offered_source(place, source, picks && only))
+        .collect();
+    let owner_token = petition.wanted == Wanted::OwnerToken;
+    let nothing = picks && sources.is_empty();
+    let template = ConsentPage {
+        csrf: &csrf,
+        signed_in: !service.without_login,
+        wrong: wrong.map(|error| sentence(&error.to_string())).or_else(|| {
+            nothing.then(|| "There is no data here yet, so there is nothing to give.".to_owned())
+        }),
+        client: client(petition),
+        heading: if owner_token {
+            "for full access"
+        } else if picks {
+            "to read what you choose"
+        } else {
+            "to read your data"
+        },
+        user_code: petition.user_code.as_deref(),
+        request_uri: par::request_uri(&petition.id),
+        owner_token,
+        picks,
+        one_source,
+        sources,
+    };
+    let status = match wrong {
+        None => StatusCode::OK,
+        Some(error) => StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::OK),
+    };
+    let to = leads_to(petition);
+    page(visit, status, &template, Some(&csrf), to.as_deref())
+}
+
+fn client(petition: &Petition) -> Client<'_> {
+    Client {
+        name: petition.client.name(),
+        site: petition.client.client_uri.as_deref().or_else(|| {
+            let id = petition.client.client_id.as_str();
+            Some(id).filter(|id| id.starts_with("https://"))
+        }),
+        answer: match &petition.way {
+            Way::Redirect { redirect_uri, .. } if redirect_uri.starts_with("http://") => {
+                format!("a program on your own computer, at {redirect_uri}")
+            }
+            Way::Redirect { redirect_uri, .. } => redirect_uri.clone(),
+            Way::Device => "the device that shows the code".to_owned(),
+            Way::Poll => "the command that waits for it".to_owned(),
+            Way::Pushed => "you: a code is shown that you hand over".to_owned(),
+        },
+    }
+}
+
+fn offered_source(place: usize, source: OfferedSource, chosen: bool) -> Source {
+    let title = source
+        .display_name
+        .clone()
+        .unwrap_or_else(|| source.connector.clone());
+    let named = |id: &str, name: Option<&String>| match name {
+        Some(name) if name != id => format!("{name} ({id})"),
+        _ => id.to_owned(),
+    };
+    Source {
+        place,
+        chosen,
+        words: source.asked.as_ref().map(asked_words).unwrap_or_default(),
+        training: source.asked.as_ref().is_some_and(Ask::is_training),
+        once: source.asked.as_ref().is_some_and(|ask| ask.single_use),
+        timed: source.streams.iter().any(|stream| stream.timed),
+        connections: source
+            .connections
+            .iter()
+            .map(|one| (one.id.clone(), named(&one.id, one.display_name.as_ref())))
+            .collect(),
+        connector: source.connector,
+        title,
+        streams: source
+            .streams
+            .into_iter()
+            .map(|stream| Stream {
+                limits: limits(
+                    stream.since.as_deref(),
+                    stream.until.as_deref(),
+                    stream.resources,
+                ),
+                preview: stream.preview.as_ref().map(preview),
+                name: stream.name,
+                description: stream.description,
+                needed: stream.needed,
+                fields: stream.fields,
+            })
+            .collect(),
+    }
+}
+
+/// What is asked of a source, in words.
+fn asked_words(ask: &Ask) -> Vec<String> {
+    let mut words = vec![format!("For: {}.", purpose(&ask.purpose_code))];
+    if let Some(own) = &ask.purpose_description {
+        words.push(format!("In its own words: “{own}”"));
+    }
+    words.push(if ask.single_use {
+        "Once: what it gets may be used within a day.".to_owned()
+    } else {
+        "Until you take it back.".to_owned()
+    });
+    words.extend(ask.retention.as_ref().map(retention));
+    words
+}
+
+fn retention(told: &Value) -> String {
+    let how = match told["on_expiry"].as_str() {
+        Some("anonymize") => "then makes it anonymous",
+        _ => "then deletes it",
+    };
+    match told["max_duration"].as_str() {
+        Some(duration) => format!("It says that it keeps what it reads for {duration}, {how}."),
+        None => format!("It says that it keeps what it reads for a while, {how}."),
+    }
+}
+
+/// A purpose, in words.
+fn purpose(code: &str) -> String {
+    let known = match code.rsplit('/').next().unwrap_or_default() {
+        "personalization" => "fitting something to you",
+        "analytics" => "statistics",
+        "export" => "taking your data elsewhere",
+        "agent_context" => "giving an AI agent what it needs to know",
+        "personal_assistant" | "personal_ai_assistant" => "an assistant of yours",
+        "ai_training" => "training AI models",
+        "research" => "research",
+        _ => return code.to_owned(),
+    };
+    known.to_owned()
+}
+
+/// By what a stream is limited.
+fn limits(since: Option<&str>, until: Option<&str>, resources: usize) -> Option<String> {
+    let span = match (since, until) {
+        (None, None) => None,
+        (Some(since), None) => Some(format!("from {} on", day(since))),
+        (None, Some(until)) => Some(format!("before {}", day(until))),
+        (Some(since), Some(until)) => Some(format!("from {} until {}", day(since), day(until))),
+    };
+    let named = (resources > 0).then(|| {
+        let s = if resources == 1 { "" } else { "s" };
+        format!("{resources} named record{s}")
+    });
+    match (span, named) {
+        (None, None) => None,
+        (Some(one), None) | (None, Some(one)) => Some(format!("Only {one}.")),
+        (Some(span), Some(named)) => Some(format!("Only {named}, {span}.")),
+    }
+}
+
+/// A day, as people write it.
+fn day(text: &str) -> String {
+    let date = text
+        .get(..10)
+        .and_then(|date| date.parse::<jiff::civil::Date>().ok());
+    match date {
+        Some(date) => date.strftime("%-d %B %Y").to_string(),
+        None => text.to_owned(),
+    }
+}
+
+fn moment(ms: i64) -> String {
+    let at = Timestamp::from_millisecond(ms).unwrap_or_default();
+    let at = at.to_zoned(TimeZone::UTC);
+    at.strftime("%-d %B %Y, %H:%M UTC").to_string()
+}
+
+/// A number, as people write it.
+fn counted(records: i64) -> String {
+    let digits = records.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out.push_str(if records == 1 { " record" } else { " records" });
+    out
+}
+
+fn preview(stream: &StreamPreview) -> Preview {
+    let span = match (&stream.earliest, &stream.latest) {
+        (Some(a), Some(b)) if day(a) == day(b) => Some(format!("of {}", day(a))),
+        (Some(a), Some(b)) => Some(format!("from {} to {}", day(a), day(b))),
+        _ => None,
+    };
+    let samples = stream.samples.iter().map(|sample| {
+        let fields = sample.fields.iter();
+        fields
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.clone(), shown(value)))
+            .collect()
+    });
+    Preview {
+        records: stream.records,
+        counted: counted(stream.records),
+        span,
+        samples: samples.collect(),
+    }
+}
+
+/// A value, as much of it as a sample needs.
+fn shown(value: &Value) -> String {
+    let whole = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let head: String = whole.chars().take(SAMPLE_CHARS).collect();
+    if head.len() < whole.len() {
+        format!("{head}…")
+    } else {
+        head
+    }
+}
+
+fn granted(stream: &GrantedStream) -> ReviewedStream {
+    let (since, until) = match &stream.time_constraint {
+        Some(time) => (time.since.as_deref(), time.until.as_deref()),
+        None => (None, None),
+    };
+    ReviewedStream {
+        name: stream.name.clone(),
+        limits: limits(since, until, stream.resources.as_ref().map_or(0, Vec::len)),
+        fields: stream.fields.join(", "),
+        preview: None,
+    }
+}
+
+/// What a grant is of, and how long it lasts.
+fn grant_words(grant: &Grant) -> Vec<String> {
+    let mut accounts: Vec<&str> = grant
+        .streams
+        .iter()
+        .flat_map(|stream| &stream.instance_ids)
+        .map(String::as_str)
+        .collect();
+    accounts.sort_unstable();
+    accounts.dedup();
+    let s = if accounts.len() == 1 { "" } else { "s" };
+    let mut words = vec![
+        format!("For: {}.", purpose(&grant.purpose_code)),
+        format!("From your account{s} {}.", accounts.join(", ")),
+    ];
+    words.push(match (&grant.expires_at, grant.access_mode.as_str()) {
+        (Some(end), "single_use") => format!("Once, and not after {}.", day(end)),
+        (Some(end), _) => format!("Until {}.", day(end)),
+        (None, _) => "Until you take it back.".to_owned(),
+    });
+    words
+}
+
+pub(super) fn review(
+    visit: &Visit,
+    petition: &Petition,
+    review: &Review,
+    previews: &[Vec<StreamPreview>],
+) -> Result<Response, Error> {
+    let csrf = session::csrf(visit)?;
+    let sources = review
+        .decision
+        .grants
+        .iter()
+        .zip(previews)
+        .map(|(grant, previews)| {
+            let streams = grant.streams.iter().map(|stream| ReviewedStream {
+                preview: previews
+                    .iter()
+                    .find(|own| own.stream == stream.name)
+                    .map(preview),
+                ..granted(stream)
+            });
+            Reviewed {
+                title: source_name(grant),
+                words: grant_words(grant),
+                streams: streams.collect(),
+            }
+        });
+    let request_uri = par::request_uri(&petition.id);
+    let template = ReviewPage {
+        csrf: &csrf,
+        signed_in: true,
+        client: client(petition),
+        owner_token: petition.wanted == Wanted::OwnerToken,
+        sources: sources.collect(),
+        back: with_query("/consent", &[("request_uri", Some(&request_uri))]),
+        request_uri,
+        revision: &review.revision,
+    };
+    let to = leads_to(petition);
+    page(visit, StatusCode::OK, &template, Some(&csrf), to.as_deref())
+}
+
+fn source_name(grant: &Grant) -> String {
+    rung_records::declaration::slug(&grant.source.id)
+}
+
+fn given(given: &GivenGrant) -> Given {
+    let grant = &given.grant;
+    let name = grant.client.client_display["name"].as_str();
+    let streams: Vec<&str> = grant
+        .streams
+        .iter()
+        .map(|stream| stream.name.as_str())
+        .collect();
+    let now_ms = Timestamp::now().as_millisecond();
+    let over = given.expires_ms.filter(|end| *end <= now_ms);
+    let state = match (given.revoked_ms, over, given.expires_ms) {
+        (Some(at), _, _) => format!("taken back {}", moment(at)),
+        (None, Some(at), _) => format!("ended {}", moment(at)),
+        (None, None, Some(end)) => format!("until {}", moment(end)),
+        (None, None, None) => "until you take it back".to_owned(),
+    };
+    Given {
+        id: grant.grant_id.clone(),
+        client: name.unwrap_or(&grant.client.client_id).to_owned(),
+        source: source_name(grant),
+        what: format!("{}: {}", source_name(grant), streams.join(", ")),
+        purpose: purpose(&grant.purpose_code),
+        since: moment(given.issued_ms),
+        used: given.used_ms.map_or_else(|| "never".to_owned(), moment),
+        state,
+        holds: given.revoked_ms.is_none() && over.is_none(),
+    }
+}
+
+pub(super) fn grants(
+    service: &Service,
+    visit: &Visit,
+    all: &[GivenGrant],
+) -> Result<Response, Error> {
+    let csrf = session::csrf(visit)?;
+    let template = GrantsPage {
+        csrf: &csrf,
+        signed_in: !service.without_login,
+        grants: all.iter().map(given).collect(),
+    };
+    page(visit, StatusCode::OK, &template, Some(&csrf), None)
+}
+
+pub(super) fn grant(
+    service: &Service,
+    visit: &Visit,
+    one: &GivenGrant,
+    shown: &[Disclosure],
+) -> Result<Response, Error> {
+    let csrf = session::csrf(visit)?;
+    let shown = shown.iter().map(|one| {
+        (
+            moment(one.at_ms),
+            one.request.clone(),
+            one.stream.clone().unwrap_or_else(|| "several".to_owned()),
+            one.records,
+        )
+    });
+    let template = GrantPage {
+        csrf: &csrf,
+        signed_in: !service.without_login,
+        grant: given(one),
+        streams: one.grant.streams.iter().map(granted).collect(),
+        shown: shown.collect(),
+    };
+    page(visit, StatusCode::OK, &template, Some(&csrf), None)
+}
+
+/// A message as a sentence.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(char::to_uppercase);
+    let mut out: String = first.into_iter().flatten().chain(chars).collect();
+    if !out.ends_with(['.', '!', '?']) {
+        out.push('.');
+    }
+    out
+}
+
+fn asset(kind: &'static str, body: &'static str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "public, max-age=3600"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, body).into_response()
+}
+
+pub(super) async fn style() -> Response {
+    asset(
+        "text/css; charset=utf-8",
+        include_str!("../../templates/style.css"),
+    )
+}
+
+pub(super) async fn icon() -> Response {
+    asset("image/svg+xml", include_str!("../../templates/icon.svg"))
+}

@@ -1,0 +1,156 @@
+//! How the owner comes in: a password, and a session for a while.
+
+use rung_auth::{Access, Password, Permit, Token};
+use rung_fault::Code;
+
+use crate::records::subject_no;
+use crate::scope::Bearer;
+use crate::store::params;
+use crate::tokens::token_hash;
+use crate::{Error, Records, Result};
+
+/// How long somebody stays signed in.
+pub const SESSION_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+/// So many wrong passwords are forgiven.
+const FREE_FAILURES: u32 = 5;
+/// After that one waits, and longer each time, up to this.
+const MAX_WAIT_MS: i64 = 15 * 60 * 1_000;
+
+/// Somebody who is signed in.
+#[derive(Debug)]
+pub struct Session {
+    /// What the browser shows.
+    pub token: Token,
+}
+
+impl Records {
+    /// Whether the owner has a password.
+    pub fn has_password(&self, subject_id: &str) -> Result<bool> {
+        let found = self.store.reading(|tx| {
+            let subject = subject_no(tx, subject_id)?;
+            tx.one(
+                "SELECT 1 FROM login WHERE subject = ?1",
+                params![subject],
+                |_| Ok(()),
+            )
+        })?;
+        Ok(found.is_some())
+    }
+
+    /// Whether this is the owner's password.
+    pub fn is_password(&self, owner: &Bearer, password: &str) -> Result<bool> {
+        owner.require_owner()?;
+        let hash = self.store.reading(|tx| {
+            tx.one(
+                "SELECT password FROM login WHERE subject = ?1",
+                params![owner.subject],
+                |row| Ok(row.text(0)?.to_owned()),
+            )
+        })?;
+        Ok(hash.is_some_and(|hash| Password::stored(hash).verify(password)))
+    }
+
+    /// Sets the owner's password. Whoever is signed in has to do so again.
+    pub fn set_password(&self, owner: &Bearer, password: &str) -> Result<()> {
+        owner.require_owner()?;
+        let hash = Password::hash(password).map_err(|error| Error::corrupt("password", error))?;
+        self.store.writing(|tx| {
+            tx.execute(
+                "INSERT INTO login (subject, password, failures, failed_ms) VALUES (?1, ?2, 0, 0)
+                 ON CONFLICT (subject) DO UPDATE SET password = excluded.password, failures = 0, failed_ms = 0",
+                params![owner.subject, hash.as_str()],
+            )?;
+            tx.execute("DELETE FROM session WHERE subject = ?1", params![owner.subject])?;
+            Ok(())
+        })
+    }
+
+    /// Signs the owner in.
+    pub fn sign_in(&self, subject_id: &str, password: &str) -> Result<Session> {
+        let now_ms = self.now_ms();
+        let refused = || {
+            Error::refused(
+                Code::AuthenticationError,
+                "password",
+                "that is not the password",
+            )
+        };
+        // An attempt counts as failed until it is not: many at once are no way around the limit.
+        let known = self.store.writing(|tx| {
+            let Some(subject) = subject_no(tx, subject_id)? else {
+                return Ok(None);
+            };
+            let found = tx.one(
+                "SELECT password, failures, failed_ms FROM login WHERE subject = ?1",
+                params![subject],
+                |row| Ok((row.text(0)?.to_owned(), row.int(1)?, row.int(2)?)),
+            )?;
+            let Some((hash, failures, failed_ms)) = found else {
+                return Ok(None);
+            };
+            let failures = u32::try_from(failures).unwrap_or(u32::MAX);
+            let wait_ms = match failures.checked_sub(FREE_FAILURES) {
+                None => 0,
+                Some(more) => MAX_WAIT_MS.min(1_000i64 << more.min(20)),
+            };
+            if now_ms < failed_ms.saturating_add(wait_ms) {
+                let seconds = (failed_ms + wait_ms - now_ms) / 1_000 + 1;
+                return Err(Error::refused(
+                    Code::SlowDown,
+                    "password",
+                    format!("too many wrong passwords: try again in {seconds} s"),
+                ));
+            }
+            tx.execute(
+                "UPDATE login SET failures = failures + 1, failed_ms = ?2 WHERE subject = ?1",
+                params![subject, now_ms],
+            )?;
+            Ok(Some((subject, hash)))
+        })?;
+        let (subject, hash) = known.ok_or_else(refused)?;
+        if !Password::stored(hash).verify(password) {
+            return Err(refused());
+        }
+        let token = Token::generate().map_err(|error| Error::corrupt("token", error))?;
+        let session = token_hash(&token)?;
+        self.store.writing(|tx| {
+            tx.execute(
+                "UPDATE login SET failures = 0, failed_ms = 0 WHERE subject = ?1",
+                params![subject],
+            )?;
+            tx.execute(
+                "INSERT INTO session (hash, subject, expires_ms) VALUES (?1, ?2, ?3)",
+                params![&session, subject, now_ms + SESSION_MS],
+            )
+        })?;
+        Ok(Session { token })
+    }
+
+    /// The owner, if what the browser shows is a session.
+    pub fn signed_in(&self, shown: &str) -> Result<Option<Bearer>> {
+        let hash = token_hash(&Token::shown(shown.to_owned()))?;
+        let now_ms = self.now_ms();
+        self.store.reading(|tx| {
+            tx.one(
+                "SELECT s.no, s.id FROM session e JOIN subject s ON s.no = e.subject WHERE e.hash = ?1 AND e.expires_ms > ?2",
+                params![&hash, now_ms],
+                |row| {
+                    Ok(Bearer {
+                        permit: Permit::local_user(Access::Write),
+                        subject: row.int(0)?,
+                        subject_id: row.text(1)?.to_owned(),
+                        grant: None,
+                    })
+                },
+            )
+        })
+    }
+
+    /// Signs out.
+    pub fn sign_out(&self, shown: &str) -> Result<()> {
+        let hash = token_hash(&Token::shown(shown.to_owned()))?;
+        self.store
+            .writing(|tx| tx.execute("DELETE FROM session WHERE hash = ?1", params![&hash]))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,940 @@
+//! A petition: what somebody asks the owner for, how the answer goes back, and what was decided.
+
+use std::collections::BTreeSet;
+
+use data_encoding::HEXLOWER;
+use rung_auth::Token;
+use rung_fault::Code;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::ask::{Ask, AskedStream};
+use super::clients::ClientCard;
+use super::exchange::{authorization_code, exchange_code};
+use super::issue::{Holder, Issued, insert_grant, insert_package};
+use crate::declaration::{Declaration, Stream};
+use crate::error::Candidate;
+use crate::grant::{Grant, Request, Selection};
+use crate::records::{fresh_id, moment};
+use crate::scope::{Bearer, Connection, connections};
+use crate::store::{Row, Tx, params};
+use crate::tokens::token_hash;
+use crate::{Error, Records, Result};
+
+/// How long the owner has to decide.
+const PENDING_MS: i64 = 300 * 1_000;
+/// How often may be asked for the answer.
+const INTERVAL_MS: i64 = 1_000;
+/// A grant for one use is used by then, or never.
+const SINGLE_USE_MS: i64 = 24 * 60 * 60 * 1_000;
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+/// What the owner types, without letters that make words or look like others.
+const USER_CODE: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
+/// The form of what is decided on, so that nothing else is approved.
+const REVISION: &str = "reference.approval-review.v1";
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// A token of the owner's own.
+    OwnerToken,
+    /// This, of these sources.
+    Data(Vec<Ask>),
+    /// Whatever the owner picks.
+    Pick {
+        /// Of one source only.
+        one_source: bool,
+    },
+}
+
+/// How the answer goes back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// To whoever approves.
+    Pushed,
+    /// By the owner's browser, as a code.
+    Redirect {
+        /// Where to.
+        redirect_uri: String,
+        /// What the application wants to hear again.
+        state: Option<String>,
+        /// What the code is bound to.
+        code_challenge: String,
+    },
+    /// To a device that asks for it at the token endpoint.
+    Device,
+    /// To a command that asks for it at an address of its own.
+    Poll,
+}
+
+/// A petition to be filed.
+#[derive(Debug, Clone)]
+pub struct Filing {
+    /// By whom.
+    pub client: ClientCard,
+    /// For what.
+    pub wanted: Wanted,
+    /// How the answer goes back.
+    pub way: Way,
+    /// At which resource it will be used.
+    pub resource: Option<String>,
+    /// Whether it becomes a package, even of one grant.
+    pub package: bool,
+    /// The package to which it adds.
+    pub parent_package_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Body {
+    client: ClientCard,
+    wanted: Wanted,
+    way: Way,
+    resource: Option<String>,
+    package: bool,
+    parent_package_id: Option<String>,
+}
+
+/// What somebody asks for.
+#[derive(Debug, Clone)]
+pub struct Petition {
+    /// Its id.
+    pub id: String,
+    /// By whom.
+    pub client: ClientCard,
+    /// For what.
+    pub wanted: Wanted,
+    /// How the answer goes back.
+    pub way: Way,
+    /// At which resource it will be used.
+    pub resource: Option<String>,
+    /// Whether it becomes a package.
+    pub package: bool,
+    /// The package to which it adds.
+    pub parent_package_id: Option<String>,
+    /// What the owner types to find it.
+    pub user_code: Option<String>,
+    /// By when it is decided.
+    pub expires_ms: i64,
+    status: Status,
+    review: Option<String>,
+    outcome: Option<Outcome>,
+}
+
+/// A petition that was filed.
+#[derive(Debug)]
+pub struct Filed {
+    /// Its id.
+    pub id: String,
+    /// What the owner types to find it.
+    pub user_code: Option<String>,
+    /// What is shown when asking for the answer.
+    pub secret: Option<Token>,
+    /// Seconds in which it has to be decided.
+    pub expires_in_s: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Pending,
+    Approved,
+    Denied,
+    Collected,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Outcome {
+    pub(super) subject: i64,
+    pub(super) holder: Holder,
+}
+
+/// What the owner wants to give, of what was asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// What of which source. Everything that was asked for, if nothing is said.
+    pub sources: Option<Vec<Narrowed>>,
+    /// For one use only, or until it is taken back.
+    pub single_use: Option<bool>,
+    /// Whether models may be trained with it.
+    pub ai_training: bool,
+}
+
+/// What the owner wants to give of one source.
+#[derive(Debug, Clone, Default)]
+pub struct Narrowed {
+    /// Which of the asked, by its place.
+    pub ask: Option<usize>,
+    /// Which connector, where nothing was asked.
+    pub connector: String,
+    /// Of which connections.
+    pub connections: Vec<String>,
+    /// Which streams, and which of their fields. Everything that was asked for, if nothing is said.
+    pub streams: Option<Vec<(String, Option<Vec<String>>)>>,
+    /// From when at the earliest.
+    pub since: Option<String>,
+    /// Until when at the latest.
+    pub until: Option<String>,
+    /// Days after which it ends.
+    pub days: Option<u32>,
+}
+
+/// What would be given, once it is approved.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Decision {
+    /// The grants, without ids yet.
+    pub grants: Vec<Grant>,
+    /// When each of them ends.
+    ends: Vec<End>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct End {
+    single_use: bool,
+    days: Option<u32>,
+}
+
+/// What was looked at, and its name.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Review {
+    /// What would be given.
+    pub decision: Decision,
+    /// To be repeated when approving: nothing else is approved.
+    pub revision: String,
+}
+
+/// What was approved.
+#[derive(Debug)]
+pub struct Approved {
+    /// The grants.
+    pub grants: Vec<Grant>,
+    /// The package that holds them.
+    pub package_id: Option<String>,
+    /// What goes back at once.
+    pub handed: Handed,
+}
+
+/// What goes back when something is approved.
+#[derive(Debug)]
+pub enum Handed {
+    /// A token.
+    Token(Box<Issued>),
+    /// A code, to be exchanged for a token by whoever asked.
+    Exchange(String),
+    /// A code, by the owner's browser.
+    Redirect {
+        /// Where to.
+        redirect_uri: String,
+        /// What the application wants to hear again.
+        state: Option<String>,
+        /// The code.
+        code: String,
+    },
+    /// Nothing: whoever asked comes for it.
+    Later,
+}
+
+/// What was denied.
+#[derive(Debug)]
+pub struct Denied {
+    /// Where the owner's browser goes, and what the application wants to hear again.
+    pub redirect: Option<(String, Option<String>)>,
+}
+
+/// The answer to whoever came for it.
+#[derive(Debug)]
+pub enum Collected {
+    /// It is not decided.
+    Pending,
+    /// It was asked for a moment ago.
+    TooSoon,
+    /// The owner said no.
+    Denied,
+    /// It was not decided in time.
+    Expired,
+    /// Here.
+    Issued(Box<Issued>),
+}
+
+impl Petition {
+    const COLUMNS: &'static str = "id, body, status, user_code, review, outcome, expires_ms";
+
+    fn read(row: &dyn Row) -> Result<Self> {
+        let body: Body = serde_json::from_str(row.text(1)?)?;
+        Ok(Self {
+            id: row.text(0)?.to_owned(),
+            client: body.client,
+            wanted: body.wanted,
+            way: body.way,
+            resource: body.resource,
+            package: body.package,
+            parent_package_id: body.parent_package_id,
+            user_code: row.maybe_text(3)?.map(str::to_owned),
+            expires_ms: row.int(6)?,
+            status: match row.text(2)? {
+                "pending" => Status::Pending,
+                "approved" => Status::Approved,
+                "denied" => Status::Denied,
+                _ => Status::Collected,
+            },
+            review: row.maybe_text(4)?.map(str::to_owned),
+            outcome: row.maybe_text(5)?.map(serde_json::from_str).transpose()?,
+        })
+    }
+
+    fn find(tx: &mut dyn Tx, column: &str, value: &str) -> Result<Option<Self>> {
+        let sql = format!("SELECT {} FROM petition WHERE {column} = ?1", Self::COLUMNS);
+        tx.one(&sql, params![value], Self::read)
+    }
+
+    /// One that is still to be decided.
+    fn open(tx: &mut dyn Tx, id: &str, now_ms: i64) -> Result<Self> {
+        let unknown = || Error::NotFound("no such request, or its time is over".to_owned());
+        let petition = Self::find(tx, "id", id)?.ok_or_else(unknown)?;
+        if petition.status != Status::Pending {
+            return Err(Error::refused(
+                Code::ApprovalConflict,
+                "request_uri",
+                "this was decided already",
+            ));
+        }
+        if petition.expires_ms <= now_ms {
+            return Err(unknown());
+        }
+        Ok(petition)
+    }
+
+    fn settle(&self, tx: &mut dyn Tx, from: &str, to: &str) -> Result<()> {
+        let changed = tx.execute(
+            "UPDATE petition SET status = ?2 WHERE id = ?1 AND status = ?3",
+            params![&self.id, to, from],
+        )?;
+        match changed {
+            1 => Ok(()),
+            _ => Err(Error::refused(
+                Code::ApprovalConflict,
+                "request_uri",
+                "this was decided already",
+            )),
+        }
+    }
+}
+
+impl Records {
+    /// Files a petition.
+    pub fn file(&self, filing: Filing) -> Result<Filed> {
+        let now_ms = self.now_ms();
+        let id = fresh_id("ask")?;
+        let comes_back = matches!(filing.way, Way::Device | Way::Poll);
+        let secret = comes_back.then(Token::generate).transpose();
+        let secret = secret.map_err(|error| Error::corrupt("token", error))?;
+        let hash = secret.as_ref().map(token_hash).transpose()?;
+        let user_code = (filing.way == Way::Device).then(user_code).transpose()?;
+        let body = Body {
+            client: filing.client,
+            wanted: filing.wanted,
+            way: filing.way,
+            resource: filing.resource,
+            package: filing.package,
+            parent_package_id: filing.parent_package_id,
+        };
+        let body = serde_json::to_string(&body)?;
+        self.store.writing(|tx| {
+            tx.execute(
+                "INSERT INTO petition (id, body, status, user_code, secret, expires_ms) VALUES (?1, ?2, 'pending', ?3, ?4, ?5)",
+                params![&id, &body, user_code.as_ref(), hash.as_ref(), now_ms + PENDING_MS],
+            )
+        })?;
+        Ok(Filed {
+            id,
+            user_code,
+            secret,
+            expires_in_s: PENDING_MS / 1_000,
+        })
+    }
+
+    /// A petition that is still to be decided.
+    pub fn petition(&self, id: &str) -> Result<Petition> {
+        let now_ms = self.now_ms();
+        self.store.reading(|tx| Petition::open(tx, id, now_ms))
+    }
+
+    /// The same, by what the owner typed.
+    pub fn petition_of_device(&self, typed: &str) -> Result<Petition> {
+        let mut letters: String = typed
+            .chars()
+            .filter(char::is_ascii_alphabetic)
+            .map(|letter| letter.to_ascii_uppercase())
+            .collect();
+        if letters.len() == 8 {
+            letters.insert(4, '-');
+        }
+        let now_ms = self.now_ms();
+        self.store.reading(|tx| {
+            let unknown = || Error::NotFound("no device waits with this code".to_owned());
+            let found = Petition::find(tx, "user_code", &letters)?.ok_or_else(unknown)?;
+            Petition::open(tx, &found.id, now_ms)
+        })
+    }
+
+    /// Says in full what a choice would give, and remembers it until it is approved.
+    pub fn review(&self, owner: &Bearer, id: &str, choice: &Choice) -> Result<Review> {
+        owner.require_owner()?;
+        let now_ms = self.now_ms();
+        self.store.writing(|tx| {
+            let petition = Petition::open(tx, id, now_ms)?;
+            let decision = self.decide(tx, owner, &petition, choice, now_ms)?;
+            let told = serde_json::to_string(&decision)?;
+            let digest = Sha256::digest(format!("{id}\n{told}").as_bytes());
+            let review = Review {
+                decision,
+                revision: format!("{REVISION}:sha256:{}", HEXLOWER.encode(&digest)),
+            };
+            tx.execute(
+                "UPDATE petition SET review = ?2 WHERE id = ?1",
+                params![id, &serde_json::to_string(&review)?],
+            )?;
+            Ok(review)
+        })
+    }
+
+    /// What a choice would give, of what was asked for and never more.
+    fn decide(
+        &self,
+        tx: &mut dyn Tx,
+        owner: &Bearer,
+        petition: &Petition,
+        choice: &Choice,
+        now_ms: i64,
+    ) -> Result<Decision> {
+        let mut decision = Decision {
+            grants: Vec::new(),
+            ends: Vec::new(),
+        };
+        let picked;
+        let sources: Vec<(Option<&Ask>, &Narrowed)> = match (&petition.wanted, &choice.sources) {
+            (Wanted::OwnerToken, _) => return Ok(decision),
+            (Wanted::Data(asks), None) => {
+                picked = (0..asks.len())
+                    .map(|ask| Narrowed {
+                        ask: Some(ask),
+                        ..Narrowed::default()
+                    })
+                    .collect::<Vec<_>>();
+                asks.iter().map(Some).zip(&picked).collect()
+            }
+            (Wanted::Data(asks), Some(sources)) => {
+                let mut all = Vec::new();
+                for source in sources {
+                    let ask = source.ask.and_then(|at| asks.get(at));
+                    let ask = ask.ok_or_else(|| wrong("no such source was asked for"))?;
+                    all.push((Some(ask), source));
+                }
+                all
+            }
+            (Wanted::Pick { one_source }, Some(sources)) => {
+                if *one_source && sources.len() > 1 {
+                    return Err(wrong("one source can be given here; choose one"));
+                }
+                sources.iter().map(|source| (None, source)).collect()
+            }
+            (Wanted::Pick { .. }, None) => Vec::new(),
+        };
+        if sources.is_empty() {
+            return Err(wrong("choose at least one source, or deny it"));
+        }
+        for (ask, narrowed) in sources {
+            let connector = ask.map_or(&narrowed.connector, |ask| &ask.connector);
+            let declaration = self.declaration(tx, connector)?;
+            let declaration = declaration
+                .ok_or_else(|| Error::NotFound(format!("no source is named {connector}")))?;
+            if let Some(ask) = ask.filter(|ask| ask.is_training())
+                && !choice.ai_training
+            {
+                return Err(Error::refused(
+                    Code::InvalidRequest,
+                    "ai_training_consented",
+                    format!(
+                        "{} would be used to train models: agree to that, or leave it out",
+                        ask.connector
+                    ),
+                ));
+            }
+            let single_use = match ask {
+                // What was asked for one use is not given for more.
+                Some(ask) => ask.single_use || choice.single_use == Some(true),
+                None => choice.single_use == Some(true),
+            };
+            let grant = self.resolved(
+                tx,
+                owner,
+                petition,
+                ask,
+                narrowed,
+                &declaration,
+                single_use,
+                now_ms,
+            )?;
+            decision.grants.push(grant);
+            decision.ends.push(End {
+                single_use,
+                days: narrowed.days,
+            });
+        }
+        Ok(decision)
+    }
+
+    /// What is given of one source, in full.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn resolved(
+        &self,
+        tx: &mut dyn Tx,
+        owner: &Bearer,
+        petition: &Petition,
+        ask: Option<&Ask>,
+        narrowed: &Narrowed,
+        declaration: &Declaration,
+        single_use: bool,
+        now_ms: i64,
+    ) -> Result<Grant> {
+        let eligible: Vec<Connection> = connections(tx, owner.subject)?
+            .into_iter()
+            .filter(|one| one.connector == declaration.connector && one.is_active())
+            .collect();
+        let every = [AskedStream {
+            name: "*".to_owned(),
+            optional: true,
+            ..AskedStream::default()
+        }];
+        let asked = ask.map_or(&every[..], |ask| &ask.streams);
+        let mut selections = Vec::new();
+        for stream in asked {
+            let matching = |own: &&Stream| stream.name == "*" || own.name == stream.name;
+            let own: Vec<&Stream> = declaration.streams.iter().filter(matching).collect();
+            if own.is_empty() {
+                let why = format!("{} has no stream {}", declaration.connector, stream.name);
+                return Err(Error::refused(
+                    Code::InvalidAuthorizationDetails,
+                    "authorization_details",
+                    why,
+                ));
+            }
+            for own in own {
+                let connections = chosen(&eligible, &stream.instance_ids, &narrowed.connections)?;
+                selections.extend(narrow(own, stream, narrowed, connections)?);
+            }
+        }
+        if selections.is_empty() {
+            return Err(wrong("choose at least one stream, or leave the source out"));
+        }
+        let mut grant = Grant::resolve(
+            declaration,
+            Request {
+                grant_id: String::new(),
+                issued_at: String::new(),
+                subject: &owner.subject_id,
+                client: &petition.client.client_id,
+                purpose_code: ask.map_or_else(
+                    || "https://pdpp.dev/purpose/personal_ai_assistant".to_owned(),
+                    |ask| ask.purpose_code.clone(),
+                ),
+                single_use,
+                expires_at: ends_at(
+                    now_ms,
+                    End {
+                        single_use,
+                        days: narrowed.days,
+                    },
+                )
+                .map(moment),
+                selections: &selections,
+                connections: Vec::new(),
+            },
+        )?;
+        grant.client.client_display = json!({"name": petition.client.name()});
+        if let Some(ask) = ask {
+            let more = [
+                (
+                    "purpose_description",
+                    ask.purpose_description.clone().map(Value::String),
+                ),
+                ("retention", ask.retention.clone()),
+                ("client_claims", ask.client_claims.clone()),
+            ];
+            for (name, value) in more {
+                grant
+                    .rest
+                    .extend(value.map(|value| (name.to_owned(), value)));
+            }
+        }
+        Ok(grant)
+    }
+
+    /// Gives what was reviewed, and nothing else. `by_page` says that a person sees the answer, who is shown no token.
+    pub fn approve(
+        &self,
+        owner: &Bearer,
+        id: &str,
+        revision: &str,
+        by_page: bool,
+    ) -> Result<Approved> {
+        owner.require_owner()?;
+        let now_ms = self.now_ms();
+        self.store.writing(|tx| {
+            let petition = Petition::open(tx, id, now_ms)?;
+            let review = petition
+                .review
+                .as_deref()
+                .map(serde_json::from_str::<Review>);
+            let review = review
+                .transpose()?
+                .filter(|review| review.revision == revision);
+            let review = review.ok_or_else(|| {
+                Error::refused(
+                    Code::InvalidRequest,
+                    "approval_review_revision",
+                    "this is not what was reviewed last: look at it again",
+                )
+            })?;
+            petition.settle(tx, "pending", "approved")?;
+            let client = &petition.client;
+            let mut grants = review.decision.grants;
+            for (grant, end) in grants.iter_mut().zip(&review.decision.ends) {
+                let ends_ms = ends_at(now_ms, *end);
+                grant.grant_id = fresh_id("grt")?;
+                grant.issued_at = moment(now_ms);
+                grant.expires_at = ends_ms.map(moment);
+            }
+            let package_id = if petition.package || grants.len() > 1 {
+                let parent = petition.parent_package_id.as_deref();
+                Some(insert_package(
+                    tx,
+                    owner.subject,
+                    client,
+                    &grants,
+                    parent,
+                    now_ms,
+                )?)
+            } else {
+                None
+            };
+            for (grant, end) in grants.iter().zip(&review.decision.ends) {
+                let ends_ms = ends_at(now_ms, *end);
+                insert_grant(
+                    tx,
+                    owner.subject,
+                    grant,
+                    package_id.as_deref(),
+                    now_ms,
+                    ends_ms,
+                )?;
+            }
+            let holder = match (&petition.wanted, &package_id, grants.first()) {
+                (Wanted::OwnerToken, _, _) => Holder::Owner,
+                (_, Some(id), _) => Holder::Package(id.clone()),
+                (_, None, Some(grant)) => Holder::Grant(grant.grant_id.clone()),
+                (_, None, None) => return Err(wrong("choose at least one source, or deny it")),
+            };
+            let outcome = Outcome {
+                subject: owner.subject,
+                holder: holder.clone(),
+            };
+            tx.execute(
+                "UPDATE petition SET outcome = ?2 WHERE id = ?1",
+                params![id, &serde_json::to_string(&outcome)?],
+            )?;
+            let handed = match &petition.way {
+                Way::Device | Way::Poll => Handed::Later,
+                Way::Pushed if by_page => {
+                    Handed::Exchange(exchange_code(tx, client, &outcome, now_ms)?)
+                }
+                Way::Pushed => {
+                    let issued = self.issue_to(tx, client, owner.subject, &holder, None, now_ms)?;
+                    Handed::Token(Box::new(issued))
+                }
+                Way::Redirect {
+                    redirect_uri,
+                    state,
+                    code_challenge,
+                } => Handed::Redirect {
+                    redirect_uri: redirect_uri.clone(),
+                    state: state.clone(),
+                    code: authorization_code(
+                        tx,
+                        client,
+                        &outcome,
+                        (redirect_uri, code_challenge),
+                        now_ms,
+                    )?,
+                },
+            };
+            Ok(Approved {
+                grants,
+                package_id,
+                handed,
+            })
+        })
+    }
+
+    /// Says no.
+    pub fn deny(&self, owner: &Bearer, id: &str) -> Result<Denied> {
+        owner.require_owner()?;
+        let now_ms = self.now_ms();
+        self.store.writing(|tx| {
+            let petition = Petition::open(tx, id, now_ms)?;
+            petition.settle(tx, "pending", "denied")?;
+            Ok(Denied {
+                redirect: match petition.way {
+                    Way::Redirect {
+                        redirect_uri,
+                        state,
+                        ..
+                    } => Some((redirect_uri, state)),
+                    _ => None,
+                },
+            })
+        })
+    }
+
+    /// Hands over the answer to whoever comes for it, once. `id` names the petition where the address does.
+    pub fn collect(
+        &self,
+        secret: &str,
+        client_id: Option<&str>,
+        id: Option<&str>,
+    ) -> Result<Collected> {
+        let now_ms = self.now_ms();
+        let hash = token_hash(&Token::shown(secret.to_owned()))?;
+        self.store.writing(|tx| {
+            let invalid =
+                || Error::refused(Code::InvalidGrant, "", "this is not known, or was used");
+            let petition = Petition::find(tx, "secret", &hash)?.ok_or_else(invalid)?;
+            if client_id.is_some_and(|client| client != petition.client.client_id)
+                || id.is_some_and(|id| id != petition.id)
+            {
+                return Err(invalid());
+            }
+            match petition.status {
+                Status::Denied => Ok(Collected::Denied),
+                Status::Collected => Err(invalid()),
+                Status::Pending | Status::Approved if petition.expires_ms <= now_ms => {
+                    Ok(Collected::Expired)
+                }
+                Status::Pending => {
+                    let asked = tx.one(
+                        "SELECT asked_ms FROM petition WHERE id = ?1",
+                        params![&petition.id],
+                        |row| row.maybe_int(0),
+                    )?;
+                    tx.execute(
+                        "UPDATE petition SET asked_ms = ?2 WHERE id = ?1",
+                        params![&petition.id, now_ms],
+                    )?;
+                    let soon = asked
+                        .flatten()
+                        .is_some_and(|asked| now_ms - asked < INTERVAL_MS / 2);
+                    Ok(if soon {
+                        Collected::TooSoon
+                    } else {
+                        Collected::Pending
+                    })
+                }
+                Status::Approved => {
+                    petition
+                        .settle(tx, "approved", "collected")
+                        .map_err(|_| invalid())?;
+                    let outcome = petition.outcome.as_ref().ok_or_else(invalid)?;
+                    let issued = self.issue_to(
+                        tx,
+                        &petition.client,
+                        outcome.subject,
+                        &outcome.holder,
+                        None,
+                        now_ms,
+                    )?;
+                    Ok(Collected::Issued(Box::new(issued)))
+                }
+            }
+        })
+    }
+
+    /// Clears away petitions and codes whose time is long over.
+    pub(crate) fn drop_petitions(&self) -> Result<()> {
+        let before = self.now_ms() - DAY_MS;
+        let due = self.store.reading(|tx| {
+            tx.one(
+                "SELECT 1 WHERE EXISTS (SELECT 1 FROM petition WHERE expires_ms < ?1)
+                 OR EXISTS (SELECT 1 FROM code WHERE expires_ms < ?1)
+                 OR EXISTS (SELECT 1 FROM session WHERE expires_ms < ?1)",
+                params![before],
+                |_| Ok(()),
+            )
+        })?;
+        if due.is_none() {
+            return Ok(());
+        }
+        self.store.writing(|tx| {
+            for table in ["petition", "code", "session"] {
+                let sql = format!("DELETE FROM {table} WHERE expires_ms < ?1");
+                tx.execute(&sql, params![before])?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn wrong(why: impl Into<String>) -> Error {
+    Error::refused(Code::InvalidRequest, "", why)
+}
+
+/// When a grant ends.
+fn ends_at(now_ms: i64, end: End) -> Option<i64> {
+    let days = end.days.map(|days| now_ms + i64::from(days) * DAY_MS);
+    let once = end.single_use.then_some(now_ms + SINGLE_USE_MS);
+    match (days, once) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (end, None) | (None, end) => end,
+    }
+}
+
+/// The connections that are given: those that the owner chose, of those that were asked for.
+fn chosen(eligible: &[Connection], asked: &[String], narrowed: &[String]) -> Result<Vec<String>> {
+    let known = |ids: &[String], among: &[String]| ids.iter().all(|id| among.contains(id));
+    let all: Vec<String> = eligible.iter().map(|one| one.id.clone()).collect();
+    let offered = if asked.is_empty() { &all } else { asked };
+    if !known(asked, &all) || !known(narrowed, offered) {
+        return Err(Error::ConnectionNotFound);
+    }
+    match (narrowed, asked, eligible) {
+        (chosen @ [_, ..], _, _) => Ok(chosen.to_vec()),
+        ([], asked @ [_, ..], _) => Ok(asked.to_vec()),
+        ([], [], [only]) => Ok(vec![only.id.clone()]),
+        ([], [], []) => Err(wrong(
+            "the source has no connection yet, so there is nothing to give",
+        )),
+        // Which account is meant is the owner's to say.
+        ([], [], several) => Err(Error::Ambiguous {
+            code: Code::AmbiguousConnection,
+            message: "the source has several connections: choose among them".to_owned(),
+            candidates: several.iter().map(candidate).collect(),
+        }),
+    }
+}
+
+fn candidate(connection: &Connection) -> Candidate {
+    Candidate {
+        connection_id: connection.id.clone(),
+        connector_key: connection.connector.clone(),
+        stream: None,
+        display_name: connection.display_name.clone(),
+    }
+}
+
+/// What is given of one stream; nothing, if the owner leaves it out.
+fn narrow(
+    stream: &Stream,
+    asked: &AskedStream,
+    narrowed: &Narrowed,
+    connections: Vec<String>,
+) -> Result<Option<Selection>> {
+    let fields = match &narrowed.streams {
+        None => None,
+        Some(streams) => match streams.iter().find(|(name, _)| *name == stream.name) {
+            Some((_, fields)) => fields.as_ref(),
+            None if asked.optional || asked.name == "*" => return Ok(None),
+            None => {
+                return Err(wrong(format!(
+                    "the application says that it cannot do without {}: give it, or deny all",
+                    stream.name
+                )));
+            }
+        },
+    };
+    let (mut view, mut given) = (asked.view.clone(), asked.fields.clone());
+    if let Some(fields) = fields {
+        let whole: BTreeSet<&str> = match (&asked.view, asked.fields.as_slice()) {
+            (Some(view), _) => {
+                let found = stream.views.iter().find(|own| own.id == *view);
+                let found = found.map(|own| own.fields.iter().map(String::as_str));
+                found.into_iter().flatten().collect()
+            }
+            (None, []) => stream.fields.iter().map(|own| own.name.as_str()).collect(),
+            (None, some) => some.iter().map(String::as_str).collect(),
+        };
+        view = None;
+        given = fields
+            .iter()
+            .filter(|field| whole.contains(field.as_str()))
+            .cloned()
+            .collect();
+        if given.is_empty() {
+            // What every record has is given with the stream, and nothing else of it.
+            given.clone_from(&stream.primary_key);
+        }
+    }
+    let timed = stream.consent_time_field.is_some();
+    let since = later(
+        asked.since.clone(),
+        narrowed.since.clone().filter(|_| timed),
+    )?;
+    let until = earlier(
+        asked.until.clone(),
+        narrowed.until.clone().filter(|_| timed),
+    )?;
+    Ok(Some(Selection {
+        stream: stream.name.clone(),
+        fields: given,
+        view,
+        since,
+        until,
+        resources: asked.resources.clone(),
+        connections,
+    }))
+}
+
+fn moment_of(text: &str) -> Result<jiff::Timestamp> {
+    crate::key::moment(text).ok_or_else(|| wrong(format!("{text} is no date or moment")))
+}
+
+fn later(a: Option<String>, b: Option<String>) -> Result<Option<String>> {
+    Ok(match (a, b) {
+        (Some(a), Some(b)) => Some(if moment_of(&a)? >= moment_of(&b)? {
+            a
+        } else {
+            b
+        }),
+        (one, None) | (None, one) => one,
+    })
+}
+
+fn earlier(a: Option<String>, b: Option<String>) -> Result<Option<String>> {
+    Ok(match (a, b) {
+        (Some(a), Some(b)) => Some(if moment_of(&a)? <= moment_of(&b)? {
+            a
+        } else {
+            b
+        }),
+        (one, None) | (None, one) => one,
+    })
+}
+
+/// What a person types: eight letters, in two groups.
+fn user_code() -> Result<String> {
+    let mut code = String::new();
+    while code.len() < 9 {
+        let mut byte = [0];
+        getrandom::fill(&mut byte).map_err(|error| Error::corrupt("randomness", error))?;
+        // Those that would make some letters likelier are left out.
+        if byte[0] < 240 {
+            code.push(char::from(
+                USER_CODE[usize::from(byte[0]) % USER_CODE.len()],
+            ));
+        }
+        if code.len() == 4 {
+            code.push('-');
+        }
+    }
+    Ok(code)
+}
