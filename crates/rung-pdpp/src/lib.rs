@@ -5,6 +5,7 @@
 
 mod answer;
 mod authority;
+pub mod connect;
 mod foreign;
 mod metrics;
 mod params;

@@ -17,6 +17,26 @@ order; `rung config show` says which.
 Exit status: 0 done; 2 the command line does not parse; 64 the request is wrong; 66 not found; 69 a source failed; 70 our \
 fault or the disk's; 73 a limit; 74 output could not be written; 75 try again later; 77 not permitted.";
 
+/// Names of programs whose place this one takes when it is started under them, and what that means here.
+const OTHER_NAMES: [(&str, &[&str]); 1] = [("pdpp", &["pdpp"])];
+
+/// The command line, as it would be if we had been started under our own name.
+pub(crate) fn under_another_name(
+    said: impl Iterator<Item = std::ffi::OsString>,
+) -> Vec<std::ffi::OsString> {
+    let mut said: Vec<std::ffi::OsString> = said.collect();
+    let name = said
+        .first()
+        .and_then(|path| std::path::Path::new(path).file_stem());
+    let other = OTHER_NAMES
+        .iter()
+        .find(|(other, _)| name.is_some_and(|name| name == *other));
+    if let Some((_, meant)) = other {
+        said.splice(1..1, meant.iter().map(std::ffi::OsString::from));
+    }
+    said
+}
+
 /// One door between AI agents and everything they may reach.
 #[derive(Debug, Parser)]
 #[command(
@@ -52,6 +72,8 @@ pub(crate) enum Command {
     /// Personal data: sources, connections, records, and who may see what of them.
     #[command(subcommand)]
     Pdpp(PdppCommand),
+    /// Makes up one person's data, serves it, and shows how an agent comes to it.
+    Demo(DemoArgs),
     /// Copies the data folder as it is at one moment, also while it is in use.
     Backup {
         /// A new folder for the copy.
@@ -254,6 +276,61 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PdppCommand {
+    #[command(flatten)]
+    Theirs(TheirsCommand),
+    #[command(flatten)]
+    Own(OwnCommand),
+}
+
+/// What is done with somebody else's data, as its reader.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TheirsCommand {
+    /// Asks a provider for access: its owner approves in a browser, and what is given is kept here.
+    Connect {
+        /// The provider, as https://pdpp.example.com.
+        provider_url: String,
+        /// The source that is asked for, where the provider wants to be told.
+        #[arg(long, value_name = "KEY")]
+        source: Option<String>,
+        /// Its streams; all without it.
+        #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "source")]
+        streams: Vec<String>,
+        #[command(flatten)]
+        cache: CacheArgs,
+        /// Opens no browser.
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// What a provider gave us, and what can be read with it.
+    Whoami {
+        /// The provider.
+        provider_url: String,
+        #[command(flatten)]
+        cache: CacheArgs,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What providers gave us, as it is kept here.
+    Grants {
+        #[command(flatten)]
+        cache: CacheArgs,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Gives back what a provider gave us, and forgets it.
+    Revoke {
+        /// The provider.
+        provider_url: String,
+        #[command(flatten)]
+        cache: CacheArgs,
+    },
+}
+
+/// What is done with one's own data, as its owner.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OwnCommand {
     /// Takes in what sources say of themselves.
     Register {
         /// Manifests or source declarations, as JSON.
@@ -323,6 +400,23 @@ pub(crate) enum PdppCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:7663", value_name = "ADDR:PORT")]
+    pub(crate) listen: String,
+    /// Makes the data and says what to do with it, and serves nothing.
+    #[arg(long)]
+    pub(crate) prepare: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CacheArgs {
+    /// Where credentials are kept; .pdpp in the working directory without it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache_root: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod conformance;
+mod demo;
 mod exit;
 mod offer;
 mod password;
@@ -19,6 +20,6 @@ mod tools;
 use clap::Parser;
 
 fn main() -> std::process::ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::parse_from(cli::under_another_name(std::env::args_os()));
     exit::status(commands::run(cli))
 }

@@ -4,6 +4,7 @@ mod backup;
 mod call;
 mod completions;
 mod config;
+mod demo;
 mod inspect;
 mod man;
 mod mcp;
@@ -39,7 +40,8 @@ pub(crate) fn run(cli: Cli) -> Result {
             let done = runtime()?.block_on(crate::conformance::client::run(&url));
             Ok(done?)
         }
-        Command::Pdpp(command) => pdpp::run(command, &loaded(cli.home, cli.set)?),
+        Command::Pdpp(command) => pdpp::run(command, move || loaded(cli.home, cli.set)),
+        Command::Demo(args) => demo::run(&args, cli.home, cli.set),
         Command::Backup { to } => backup::run(&to, &loaded(cli.home, cli.set)?),
         Command::Restore { from } => backup::restore(&from, &loaded(cli.home, cli.set)?),
         Command::Mcp(args) => mcp::run(&args, &loaded(cli.home, cli.set)?),

@@ -1,5 +1,6 @@
 //! `rung pdpp`: one file a command.
 
+mod connect;
 mod connections;
 mod grant;
 mod ingest;
@@ -11,7 +12,7 @@ use rung_fault::{Code, Fault};
 use rung_records::{Bearer, Records};
 use serde_json::json;
 
-use crate::cli::PdppCommand;
+use crate::cli::{OwnCommand, PdppCommand};
 use crate::exit::{Result, output};
 use crate::offer::now_ms;
 use crate::settings::{Settings, visible};
@@ -19,15 +20,23 @@ use crate::table::table;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-pub(super) fn run(command: PdppCommand, settings: &Settings) -> Result {
+pub(super) fn run(command: PdppCommand, settings: impl FnOnce() -> Result<Settings>) -> Result {
+    match command {
+        // What is somebody else's needs nothing of ours.
+        PdppCommand::Theirs(command) => connect::run(command),
+        PdppCommand::Own(command) => own(command, &settings()?),
+    }
+}
+
+fn own(command: OwnCommand, settings: &Settings) -> Result {
     let records = crate::records::open(settings)?;
     let owner = crate::records::owner(&records)?;
     match command {
-        PdppCommand::Register { files } => register::run(&records, &files),
-        PdppCommand::Connections(command) => connections::run(&records, &owner, command),
-        PdppCommand::Ingest(args) => ingest::run(&records, &owner, &args, settings),
-        PdppCommand::Grant(command) => grant::run(&records, &owner, command),
-        PdppCommand::OwnerToken {
+        OwnCommand::Register { files } => register::run(&records, &files),
+        OwnCommand::Connections(command) => connections::run(&records, &owner, command),
+        OwnCommand::Ingest(args) => ingest::run(&records, &owner, &args, settings),
+        OwnCommand::Grant(command) => grant::run(&records, &owner, command),
+        OwnCommand::OwnerToken {
             name,
             days,
             subject,
@@ -37,7 +46,7 @@ pub(super) fn run(command: PdppCommand, settings: &Settings) -> Result {
                 .map_err(Fault::from)?;
             shown_once(token.expose(), "the owner")
         }
-        PdppCommand::Password { stdin } => {
+        OwnCommand::Password { stdin } => {
             let password = if stdin {
                 crate::password::from_stdin()?
             } else {
@@ -52,7 +61,7 @@ pub(super) fn run(command: PdppCommand, settings: &Settings) -> Result {
             }
             Ok(())
         }
-        PdppCommand::ResourceServer { name } => {
+        OwnCommand::ResourceServer { name } => {
             let token = records
                 .resource_server(&owner, &name)
                 .map_err(Fault::from)?;
@@ -60,7 +69,7 @@ pub(super) fn run(command: PdppCommand, settings: &Settings) -> Result {
             eprintln!("shown once: the resource server reads it with --as-credentials-file");
             Ok(())
         }
-        PdppCommand::Keep {
+        OwnCommand::Keep {
             connection,
             stream,
             days,
@@ -70,7 +79,7 @@ pub(super) fn run(command: PdppCommand, settings: &Settings) -> Result {
                 .keep_for(&owner, &connection, &stream, keep_s)
                 .map_err(Fault::from)?)
         }
-        PdppCommand::Erase {
+        OwnCommand::Erase {
             connection,
             subject,
             yes,
@@ -81,7 +90,7 @@ pub(super) fn run(command: PdppCommand, settings: &Settings) -> Result {
             subject.as_deref(),
             yes,
         ),
-        PdppCommand::Disclosures { limit, json } => {
+        OwnCommand::Disclosures { limit, json } => {
             disclosures(&records, &owner, limit, json, settings)
         }
     }
