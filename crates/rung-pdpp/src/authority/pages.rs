@@ -179,7 +179,8 @@ fn page(
     put(header::CONTENT_SECURITY_POLICY, &policy);
     put(header::X_FRAME_OPTIONS, "DENY");
     put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    put(header::REFERRER_POLICY, "no-referrer");
+    // Without any referrer a browser would not say where a form comes from, either.
+    put(header::REFERRER_POLICY, "same-origin");
     if let Some(csrf) = csrf {
         session::set_csrf(visit, &mut response, csrf);
     }
@@ -401,8 +402,37 @@ fn retention(told: &Value) -> String {
         _ => "then deletes it",
     };
     match told["max_duration"].as_str() {
-        Some(duration) => format!("It says that it keeps what it reads for {duration}, {how}."),
+        Some(told) => format!(
+            "It says that it keeps what it reads for {}, {how}.",
+            duration(told)
+        ),
         None => format!("It says that it keeps what it reads for a while, {how}."),
+    }
+}
+
+/// A length of time, as people write it.
+fn duration(told: &str) -> String {
+    let Ok(span) = told.parse::<jiff::Span>() else {
+        return told.to_owned();
+    };
+    let parts = [
+        (i64::from(span.get_years()), "year"),
+        (i64::from(span.get_months()), "month"),
+        (i64::from(span.get_weeks()), "week"),
+        (i64::from(span.get_days()), "day"),
+        (i64::from(span.get_hours()), "hour"),
+        (span.get_minutes(), "minute"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count != 0);
+    let parts = parts.map(|(count, unit)| {
+        let s = if count == 1 { "" } else { "s" };
+        format!("{count} {unit}{s}")
+    });
+    let words: Vec<String> = parts.collect();
+    if words.is_empty() {
+        told.to_owned()
+    } else {
+        words.join(" and ")
     }
 }
 

@@ -140,23 +140,22 @@ fn facts(cached: &Cached) -> Value {
     })
 }
 
-/// The streams that a provider's schema names.
+/// The streams that a provider's schema names: its body is the schema, or has it in `data`.
 fn streams(told: &Value) -> Vec<String> {
-    let connectors = told["data"]["connectors"].as_array().into_iter().flatten();
-    let streams =
-        connectors.flat_map(|connector| connector["streams"].as_array().into_iter().flatten());
-    let loose = told["data"]["streams"].as_array().into_iter().flatten();
-    let mut names: Vec<String> = streams
-        .chain(loose)
-        .filter_map(|stream| {
-            stream["name"]
-                .as_str()
-                .or_else(|| stream["stream"].as_str())
-        })
-        .map(str::to_owned)
-        .collect();
-    names.sort();
-    names.dedup();
+    let schema = if told["connectors"].is_array() {
+        told
+    } else {
+        &told["data"]
+    };
+    let connectors = schema["connectors"].as_array().into_iter().flatten();
+    let mut names: Vec<String> = Vec::new();
+    for connector in connectors {
+        let key = connector["connector_key"].as_str().unwrap_or_default();
+        let streams = connector["streams"].as_array().into_iter().flatten();
+        names.extend(
+            streams.filter_map(|stream| Some(format!("{key}/{}", stream["name"].as_str()?))),
+        );
+    }
     names
 }
 
