@@ -77,6 +77,8 @@ struct Source {
     once: bool,
     timed: bool,
     connections: Vec<(String, String)>,
+    /// Its streams, in a line.
+    summary: String,
     streams: Vec<Stream>,
 }
 
@@ -348,9 +350,14 @@ fn offered_source(place: usize, source: OfferedSource, chosen: bool) -> Source {
         Some(name) if name != id => format!("{name} ({id})"),
         _ => id.to_owned(),
     };
+    let names = source.streams.iter().map(|stream| {
+        let records = stream.preview.as_ref().map_or(0, |preview| preview.records);
+        format!("{}, {}", stream.name, counted(records))
+    });
     Source {
         place,
         chosen,
+        summary: names.collect::<Vec<_>>().join("; "),
         words: source.asked.as_ref().map(asked_words).unwrap_or_default(),
         training: source.asked.as_ref().is_some_and(Ask::is_training),
         once: source.asked.as_ref().is_some_and(|ask| ask.single_use),
