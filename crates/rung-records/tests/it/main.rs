@@ -12,6 +12,7 @@
 )]
 
 mod aggregate;
+mod authority;
 mod blobs;
 mod changes;
 mod grants;

@@ -1,0 +1,771 @@
+//! What is asked for, decided and given.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use data_encoding::BASE64URL_NOPAD;
+use rung_fault::{Code, Coded as _};
+use rung_records::authority::{
+    Approved, Ask, Choice, ClientCard, Collected, Filing, Handed, Holder, Introspected, Issued,
+    Narrowed, Redeemed, Wanted, Way,
+};
+use rung_records::{Clock, ListQuery, Options, Records};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::support::*;
+
+const NOW_MS: i64 = 1_790_000_000_000;
+const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-one-0123456789";
+const REDIRECT: &str = "https://app.example/cb";
+
+/// A store with two accounts of mail, and a clock that is set by hand.
+fn each(test: impl Fn(&Fixture, &AtomicI64)) {
+    let now = Arc::new(AtomicI64::default());
+    let options = || {
+        now.store(NOW_MS, Ordering::Relaxed);
+        let now = now.clone();
+        Options {
+            clock: Clock::new(move || now.load(Ordering::Relaxed)),
+            ..Options::default()
+        }
+    };
+    each_store_with(options, |fixture| {
+        for (key, sent) in [("old", "2025-01-01"), ("new", "2026-05-01")] {
+            let data =
+                json!({"id": key, "subject": "s", "body": "b", "secret": "hush", "sent_at": sent});
+            fixture.put("home", "messages", key, data);
+        }
+        test(&fixture, &now);
+    });
+}
+
+fn after(now: &AtomicI64, seconds: i64) {
+    now.fetch_add(seconds * 1_000, Ordering::Relaxed);
+}
+
+fn client(records: &Records) -> ClientCard {
+    records
+        .register_client(&json!({
+            "client_name": "App", "redirect_uris": [REDIRECT],
+            "grant_types": ["authorization_code", "refresh_token"],
+        }))
+        .unwrap()
+}
+
+fn asks(mode: &str) -> Vec<Ask> {
+    let details = json!([{
+        "type": "https://pdpp.dev/data-access", "source": {"id": "mail"}, "access_mode": mode,
+        "purpose_code": "https://pdpp.dev/purpose/personalization",
+        "streams": [
+            {"name": "messages", "fields": ["subject", "body", "sent_at"], "instance_ids": ["home"]},
+            {"name": "threads", "necessity": "optional", "instance_ids": ["home"]},
+        ],
+    }]);
+    Ask::read_all(&details).unwrap()
+}
+
+fn redirect() -> Way {
+    Way::Redirect {
+        redirect_uri: REDIRECT.to_owned(),
+        state: Some("xyz".to_owned()),
+        code_challenge: BASE64URL_NOPAD.encode(&Sha256::digest(VERIFIER.as_bytes())),
+    }
+}
+
+fn filing(client: &ClientCard, wanted: Wanted, way: Way) -> Filing {
+    Filing {
+        client: client.clone(),
+        wanted,
+        way,
+        resource: None,
+        package: false,
+        parent_package_id: None,
+    }
+}
+
+fn approve(fixture: &Fixture, id: &str, choice: &Choice) -> Result<Approved, Code> {
+    let records = &fixture.records;
+    let review = records.review(&fixture.owner, id, choice);
+    let review = review.map_err(|error| error.code())?;
+    let approved = records.approve(&fixture.owner, id, &review.revision, false);
+    approved.map_err(|error| error.code())
+}
+
+fn code(approved: Approved) -> String {
+    match approved.handed {
+        Handed::Redirect { code, state, .. } => {
+            assert_eq!(state.as_deref(), Some("xyz"));
+            code
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn issued(redeemed: Redeemed) -> Box<Issued> {
+    match redeemed {
+        Redeemed::Issued(issued) => issued,
+        Redeemed::Replayed => panic!("it was used before"),
+    }
+}
+
+fn reads(fixture: &Fixture, issued: &Issued) -> Result<usize, Code> {
+    let bearer = fixture.records.admit(issued.access_token.expose());
+    let bearer = bearer.map_err(|error| error.code())?;
+    let page = fixture.records.list(&bearer, &page("messages", 10));
+    page.map(|page| page.records.len())
+        .map_err(|error| error.code())
+}
+
+#[test]
+fn approved_means_issued_once_and_what_was_reviewed() {
+    each(|fixture, now| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("continuous")),
+                redirect(),
+            ))
+            .unwrap();
+        // Nothing is approved that was not looked at, or that was looked at before something else.
+        let first = records
+            .review(&fixture.owner, &filed.id, &Choice::default())
+            .unwrap();
+        let narrowed = Choice {
+            sources: Some(vec![Narrowed {
+                ask: Some(0),
+                streams: Some(vec![(
+                    "messages".into(),
+                    Some(vec!["subject".into(), "secret".into()]),
+                )]),
+                since: Some("2026-01-01".into()),
+                ..Narrowed::default()
+            }]),
+            ..Choice::default()
+        };
+        let second = records
+            .review(&fixture.owner, &filed.id, &narrowed)
+            .unwrap();
+        for stale in ["", "nonsense", first.revision.as_str()] {
+            let refused = records
+                .approve(&fixture.owner, &filed.id, stale, false)
+                .unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidRequest);
+        }
+        let approved = records
+            .approve(&fixture.owner, &filed.id, &second.revision, false)
+            .unwrap();
+        let grant = approved.grants[0].clone();
+        assert_eq!(grant.streams.len(), 1);
+        assert_eq!(
+            grant.streams[0].fields,
+            ["id", "subject"],
+            "what was not asked for cannot be added"
+        );
+        // Decided is decided.
+        let again = records
+            .approve(&fixture.owner, &filed.id, &second.revision, false)
+            .unwrap_err();
+        assert_eq!(again.code(), Code::ApprovalConflict);
+        assert_eq!(
+            records.deny(&fixture.owner, &filed.id).unwrap_err().code(),
+            Code::ApprovalConflict
+        );
+        let code = code(approved);
+
+        // The code fits whoever asked, and nobody else.
+        let redeem = |client: &str, uri: &str, verifier: &str| {
+            let redeemed = records.redeem(&code, client, uri, verifier);
+            redeemed.map_err(|error| error.code())
+        };
+        let id = client.client_id.as_str();
+        for (who, uri, verifier) in [
+            ("longview", REDIRECT, VERIFIER),
+            (id, "https://app.example/cb/", VERIFIER),
+            (
+                id,
+                REDIRECT,
+                "another-verifier-that-is-long-enough-0123456789",
+            ),
+            (id, REDIRECT, ""),
+        ] {
+            assert_eq!(
+                redeem(who, uri, verifier).unwrap_err(),
+                Code::InvalidGrant,
+                "{who} {uri}"
+            );
+        }
+        let given = issued(redeem(id, REDIRECT, VERIFIER).unwrap());
+        assert_eq!(reads(fixture, &given), Ok(1), "only what is of this year");
+        // Shown twice, it ends what came of it.
+        assert!(matches!(
+            redeem(id, REDIRECT, VERIFIER),
+            Ok(Redeemed::Replayed)
+        ));
+        assert_eq!(reads(fixture, &given), Err(Code::AuthenticationError));
+        assert!(matches!(
+            records.introspect(given.access_token.expose()).unwrap(),
+            Introspected::Inactive(Some("refresh_family_revoked"))
+        ));
+        let refresh = given.refresh_token.as_ref().unwrap();
+        assert_eq!(
+            records
+                .refresh(refresh.expose(), &client)
+                .unwrap_err()
+                .code(),
+            Code::InvalidGrant
+        );
+        after(now, 1);
+    });
+}
+
+#[test]
+fn what_is_not_decided_or_exchanged_in_time_is_over() {
+    each(|fixture, now| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let file = |way| {
+            records
+                .file(filing(&client, Wanted::Data(asks("continuous")), way))
+                .unwrap()
+        };
+        let late = file(redirect());
+        let polled = file(Way::Poll);
+        let secret = polled.secret.as_ref().unwrap().expose();
+        assert!(matches!(
+            records.collect(secret, None, Some(&polled.id)).unwrap(),
+            Collected::Pending
+        ));
+        assert!(matches!(
+            records.collect(secret, None, None).unwrap(),
+            Collected::TooSoon
+        ));
+        after(now, 299);
+        assert!(records.petition(&late.id).is_ok());
+        after(now, 1);
+        assert_eq!(
+            records.petition(&late.id).unwrap_err().code(),
+            Code::NotFound
+        );
+        assert_eq!(
+            approve(fixture, &late.id, &Choice::default()).unwrap_err(),
+            Code::NotFound
+        );
+        assert!(matches!(
+            records.collect(secret, None, None).unwrap(),
+            Collected::Expired
+        ));
+
+        let filed = file(redirect());
+        let code = code(approve(fixture, &filed.id, &Choice::default()).unwrap());
+        after(now, 300);
+        let refused = records
+            .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidGrant);
+        // It was approved all the same, and the owner sees it.
+        assert_eq!(records.grants(&fixture.owner).unwrap().len(), 1);
+
+        // What is long over is cleared away.
+        after(now, 2 * 24 * 60 * 60);
+        records.tend(&|_| {}).unwrap();
+        assert_eq!(
+            records.collect(secret, None, None).unwrap_err().code(),
+            Code::InvalidGrant
+        );
+    });
+}
+
+#[test]
+fn a_refresh_token_works_once_and_a_stolen_one_ends_the_family() {
+    each(|fixture, now| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("continuous")),
+                redirect(),
+            ))
+            .unwrap();
+        let code = code(approve(fixture, &filed.id, &Choice::default()).unwrap());
+        let first = issued(
+            records
+                .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+                .unwrap(),
+        );
+        assert_eq!(first.expires_in_s, Some(600));
+        after(now, 599);
+        assert_eq!(reads(fixture, &first), Ok(2));
+        after(now, 1);
+        assert_eq!(
+            reads(fixture, &first),
+            Err(Code::AuthenticationError),
+            "it is to be refreshed"
+        );
+        let old = first.refresh_token.as_ref().unwrap().expose();
+        let other = records.client("longview").unwrap().unwrap();
+        assert_eq!(
+            records.refresh(old, &other).unwrap_err().code(),
+            Code::InvalidGrant
+        );
+        let second = issued(records.refresh(old, &client).unwrap());
+        assert_eq!(reads(fixture, &second), Ok(2));
+        assert_eq!(second.holder, first.holder);
+        // Somebody shows the old one again.
+        assert!(matches!(
+            records.refresh(old, &client).unwrap(),
+            Redeemed::Replayed
+        ));
+        assert_eq!(reads(fixture, &second), Err(Code::AuthenticationError));
+        let next = second.refresh_token.as_ref().unwrap().expose();
+        assert_eq!(
+            records.refresh(next, &client).unwrap_err().code(),
+            Code::InvalidGrant
+        );
+    });
+}
+
+#[test]
+fn many_at_once_get_one_token() {
+    each(|fixture, _| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("continuous")),
+                redirect(),
+            ))
+            .unwrap();
+        let review = records
+            .review(&fixture.owner, &filed.id, &Choice::default())
+            .unwrap();
+        let approved: Vec<_> = std::thread::scope(|scope| {
+            let approving = || records.approve(&fixture.owner, &filed.id, &review.revision, false);
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(approving)).collect();
+            all.into_iter()
+                .filter_map(|one| one.join().unwrap().ok())
+                .collect()
+        });
+        assert_eq!(approved.len(), 1, "one decision");
+        assert_eq!(records.grants(&fixture.owner).unwrap().len(), 1);
+        let code = code(approved.into_iter().next().unwrap());
+        let redeemed: Vec<_> = std::thread::scope(|scope| {
+            let redeeming = || records.redeem(&code, &client.client_id, REDIRECT, VERIFIER);
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(redeeming)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let given = redeemed
+            .iter()
+            .filter(|one| matches!(one, Ok(Redeemed::Issued(_))))
+            .count();
+        assert!(given <= 1, "{redeemed:?}");
+    });
+}
+
+#[test]
+fn a_grant_for_one_use_is_used_once_and_within_a_day() {
+    each(|fixture, now| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("single_use")),
+                Way::Pushed,
+            ))
+            .unwrap();
+        // The owner cannot give more than was asked for.
+        let choice = Choice {
+            single_use: Some(false),
+            ..Choice::default()
+        };
+        let approved = approve(fixture, &filed.id, &choice).unwrap();
+        assert_eq!(approved.grants[0].access_mode, "single_use");
+        let Handed::Token(given) = approved.handed else {
+            panic!("a token goes back at once");
+        };
+        assert!(given.refresh_token.is_none());
+        assert_eq!(reads(fixture, &given), Ok(2));
+        after(now, 24 * 60 * 60 - 1);
+        assert_eq!(reads(fixture, &given), Ok(2));
+        after(now, 1);
+        assert_eq!(reads(fixture, &given), Err(Code::GrantExpired));
+
+        // By a page, a person gets a code, and the code a token, once.
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("single_use")),
+                Way::Pushed,
+            ))
+            .unwrap();
+        let review = records
+            .review(&fixture.owner, &filed.id, &Choice::default())
+            .unwrap();
+        let approved = records
+            .approve(&fixture.owner, &filed.id, &review.revision, true)
+            .unwrap();
+        let Handed::Exchange(code) = approved.handed else {
+            panic!("a person is shown no token");
+        };
+        assert!(code.starts_with("cex_"));
+        assert_eq!(
+            records
+                .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+                .unwrap_err()
+                .code(),
+            Code::InvalidGrant
+        );
+        assert_eq!(
+            reads(fixture, &issued(records.exchange(&code).unwrap())),
+            Ok(2)
+        );
+        assert!(matches!(
+            records.exchange(&code).unwrap(),
+            Redeemed::Replayed
+        ));
+    });
+}
+
+#[test]
+fn revoking_stops_an_open_cursor_and_a_package_outlives_one_of_its_children() {
+    each(|fixture, _| {
+        let records = &fixture.records;
+        records
+            .register(json!({"protocol_version": "0.1.0", "connector_id": "notes", "version": "1", "streams": [
+                {"name": "notes", "primary_key": ["id"], "schema": {"type": "object", "properties": {"id": {"type": "string"}}}}]}))
+            .unwrap();
+        records
+            .put_connection(&fixture.owner, "pad", "notes", None)
+            .unwrap();
+        let client = client(records);
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("continuous")),
+                Way::Pushed,
+            ))
+            .unwrap();
+        let Handed::Token(given) = approve(fixture, &filed.id, &Choice::default())
+            .unwrap()
+            .handed
+        else {
+            panic!("a token goes back at once");
+        };
+        let bearer = records.admit(given.access_token.expose()).unwrap();
+        let first = records.list(&bearer, &page("messages", 1)).unwrap();
+        assert!(first.has_more);
+        records
+            .revoke(&fixture.owner, &bearer.grant().unwrap().grant_id)
+            .unwrap();
+        assert_eq!(reads(fixture, &given), Err(Code::GrantRevoked));
+
+        // Picked by the owner: two sources become a package.
+        let pick = Wanted::Pick { one_source: false };
+        let filed = records.file(filing(&client, pick, Way::Pushed)).unwrap();
+        let source = |connector: &str, connection: &str| Narrowed {
+            connector: connector.into(),
+            connections: vec![connection.into()],
+            ..Narrowed::default()
+        };
+        let choice = Choice {
+            sources: Some(vec![source("mail", "home"), source("notes", "pad")]),
+            ..Choice::default()
+        };
+        let approved = approve(fixture, &filed.id, &choice).unwrap();
+        let Handed::Token(token) = approved.handed else {
+            panic!("a token goes back at once");
+        };
+        assert!(matches!(token.holder, Holder::Package(_)));
+        let shown = token.access_token.expose();
+        assert_eq!(
+            records.admit(shown).unwrap_err().code(),
+            Code::PermissionError,
+            "it is for /mcp"
+        );
+        assert!(records.agent(shown).is_ok());
+        records
+            .revoke(&fixture.owner, &approved.grants[0].grant_id)
+            .unwrap();
+        let Introspected::Active { grants, .. } = records.introspect(shown).unwrap() else {
+            panic!("the other child holds");
+        };
+        assert_eq!(grants.len(), 1);
+        records
+            .revoke(&fixture.owner, &approved.grants[1].grant_id)
+            .unwrap();
+        assert!(matches!(
+            records.introspect(shown).unwrap(),
+            Introspected::Inactive(Some("package_revoked"))
+        ));
+    });
+}
+
+#[test]
+fn the_owner_says_which_account_and_agrees_to_training_by_an_act_of_its_own() {
+    each(|fixture, _| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let details = |purpose: &str| {
+            json!([{"type": "https://pdpp.dev/data-access", "source": {"id": "mail"}, "access_mode": "continuous",
+                    "purpose_code": format!("https://pdpp.dev/purpose/{purpose}"), "streams": [{"name": "messages"}]}])
+        };
+        let file = |purpose: &str| {
+            let wanted = Wanted::Data(Ask::read_all(&details(purpose)).unwrap());
+            records
+                .file(filing(&client, wanted, Way::Pushed))
+                .unwrap()
+                .id
+        };
+        let of = |connections: &[&str]| Choice {
+            sources: Some(vec![Narrowed {
+                ask: Some(0),
+                connections: connections.iter().map(|id| (*id).to_owned()).collect(),
+                ..Narrowed::default()
+            }]),
+            ..Choice::default()
+        };
+        let id = file("research");
+        assert_eq!(
+            approve(fixture, &id, &Choice::default()).unwrap_err(),
+            Code::AmbiguousConnection
+        );
+        assert_eq!(
+            approve(fixture, &id, &of(&["elsewhere"])).unwrap_err(),
+            Code::ConnectionNotFound
+        );
+        let approved = approve(fixture, &id, &of(&["work"])).unwrap();
+        assert_eq!(approved.grants[0].streams[0].instance_ids, ["work"]);
+
+        let id = file("ai_training");
+        assert_eq!(
+            approve(fixture, &id, &of(&["home"])).unwrap_err(),
+            Code::InvalidRequest
+        );
+        let agreed = Choice {
+            ai_training: true,
+            ..of(&["home"])
+        };
+        assert!(approve(fixture, &id, &agreed).is_ok());
+    });
+}
+
+#[test]
+fn what_is_previewed_is_what_is_shown() {
+    each(|fixture, _| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("continuous")),
+                Way::Pushed,
+            ))
+            .unwrap();
+        let petition = records.petition(&filed.id).unwrap();
+        let offered = records.offer(&fixture.owner, &petition).unwrap();
+        assert_eq!(offered.len(), 1);
+        let messages = &offered[0].streams[0];
+        assert!(messages.needed && !offered[0].streams[1].needed);
+        let preview = messages.preview.as_ref().unwrap();
+        assert_eq!(preview.records, 2);
+        assert_eq!(preview.samples.len(), 2);
+        let shown = |fields: &[(String, Value)]| {
+            fields
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shown(&preview.samples[0].fields),
+            ["id", "subject", "body", "sent_at"]
+        );
+        let review = records
+            .review(&fixture.owner, &filed.id, &Choice::default())
+            .unwrap();
+        let before = records
+            .preview(&fixture.owner, &review.decision.grants[0])
+            .unwrap();
+        let approved = records
+            .approve(&fixture.owner, &filed.id, &review.revision, false)
+            .unwrap();
+        let Handed::Token(given) = approved.handed else {
+            panic!("a token goes back at once");
+        };
+        let bearer = records.admit(given.access_token.expose()).unwrap();
+        let query = ListQuery {
+            count: rung_records::Count::Exact,
+            ..page("messages", 3)
+        };
+        let read = records.list(&bearer, &query).unwrap();
+        assert_eq!(read.count, Some(before[0].records));
+        for (record, sample) in read.records.iter().zip(&before[0].samples) {
+            let data: Value = parsed(record)["data"].clone();
+            let fields: serde_json::Map<String, Value> = sample.fields.iter().cloned().collect();
+            assert_eq!(data, Value::Object(fields));
+        }
+    });
+}
+
+#[test]
+fn a_wrong_password_is_forgiven_five_times_and_then_waits() {
+    each(|fixture, now| {
+        let records = &fixture.records;
+        let sign_in = |password: &str| {
+            records
+                .sign_in("owner_local", password)
+                .map_err(|error| error.code())
+        };
+        assert_eq!(
+            sign_in("x").unwrap_err(),
+            Code::AuthenticationError,
+            "there is none yet"
+        );
+        records
+            .set_password(&fixture.owner, "correct horse")
+            .unwrap();
+        let session = sign_in("correct horse").unwrap();
+        let signed_in = |session: &str| records.signed_in(session).unwrap().is_some();
+        assert!(signed_in(session.token.expose()) && !signed_in("rung_guess"));
+        for _ in 0..5 {
+            assert_eq!(sign_in("wrong").unwrap_err(), Code::AuthenticationError);
+        }
+        assert_eq!(
+            sign_in("correct horse").unwrap_err(),
+            Code::SlowDown,
+            "not even the right one"
+        );
+        after(now, 1);
+        assert_eq!(sign_in("wrong").unwrap_err(), Code::AuthenticationError);
+        after(now, 1);
+        assert_eq!(
+            sign_in("correct horse").unwrap_err(),
+            Code::SlowDown,
+            "longer each time"
+        );
+        after(now, 1);
+        assert!(sign_in("correct horse").is_ok());
+        // A session lasts a week, or until the password is another.
+        after(now, 6 * 24 * 60 * 60);
+        assert!(signed_in(session.token.expose()));
+        after(now, 24 * 60 * 60);
+        assert!(!signed_in(session.token.expose()));
+        let session = sign_in("correct horse").unwrap();
+        records
+            .set_password(&fixture.owner, "battery staple")
+            .unwrap();
+        assert!(!signed_in(session.token.expose()));
+        let session = sign_in("battery staple").unwrap();
+        records.sign_out(session.token.expose()).unwrap();
+        assert!(!signed_in(session.token.expose()));
+    });
+}
+
+#[test]
+fn nothing_that_lets_anybody_in_is_kept_as_it_is() {
+    let fixture = Fixture::sqlite(Options::default()).filled();
+    fixture.put("home", "messages", "m", json!({"id": "m"}));
+    let (records, client) = (&fixture.records, client(&fixture.records));
+    records
+        .set_password(&fixture.owner, "correct horse")
+        .unwrap();
+    let mut secrets = vec!["correct horse".to_owned()];
+    let session = records.sign_in("owner_local", "correct horse").unwrap();
+    secrets.push(session.token.expose().clone());
+    let filed = records
+        .file(filing(
+            &client,
+            Wanted::Data(asks("continuous")),
+            redirect(),
+        ))
+        .unwrap();
+    let code = code(approve(&fixture, &filed.id, &Choice::default()).unwrap());
+    let given = issued(
+        records
+            .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+            .unwrap(),
+    );
+    secrets.extend([code, given.access_token.expose().clone()]);
+    secrets.push(given.refresh_token.as_ref().unwrap().expose().clone());
+    let polled = records
+        .file(filing(&client, Wanted::OwnerToken, Way::Device))
+        .unwrap();
+    secrets.push(polled.secret.as_ref().unwrap().expose().clone());
+    let server = records.resource_server(&fixture.owner, "rs").unwrap();
+    assert!(records.is_resource_server("rs", server.expose()).unwrap());
+    assert!(
+        !records
+            .is_resource_server("other", server.expose())
+            .unwrap()
+    );
+    secrets.push(server.expose().clone());
+    for file in std::fs::read_dir(fixture.dir.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        for secret in &secrets {
+            let found = bytes
+                .windows(secret.len())
+                .any(|window| window == secret.as_bytes());
+            assert!(!found, "{secret} is in a file");
+        }
+    }
+}
+
+#[test]
+fn what_an_authorization_server_elsewhere_says_is_believed_whole_or_not_at_all() {
+    each(|fixture, now| {
+        let (records, client) = (&fixture.records, client(&fixture.records));
+        let filed = records
+            .file(filing(
+                &client,
+                Wanted::Data(asks("continuous")),
+                Way::Pushed,
+            ))
+            .unwrap();
+        let Handed::Token(given) = approve(fixture, &filed.id, &Choice::default())
+            .unwrap()
+            .handed
+        else {
+            panic!("a token goes back at once");
+        };
+        let told = records.introspect(given.access_token.expose()).unwrap();
+        let told = told.told("https://as.example", "https://rs.example");
+        let bearer = records
+            .admit_introspected("a foreign token", &told)
+            .unwrap();
+        assert_eq!(
+            records
+                .list(&bearer, &page("messages", 10))
+                .unwrap()
+                .records
+                .len(),
+            2
+        );
+        let mut odd: Vec<(&str, Value)> = Vec::new();
+        for (path, value) in [
+            ("/active", json!("true")),
+            ("/pdpp_token_kind", json!("mcp_package")),
+            ("/pdpp_token_kind", json!("superuser")),
+            ("/subject_id", json!("nobody")),
+            ("/grant_id", json!("grt_other")),
+            ("/exp", json!("soon")),
+            ("/exp", json!(now.load(Ordering::Relaxed) / 1_000)),
+            ("/authorization_details", json!([])),
+            ("/authorization_details/0/type", json!("other")),
+            ("/authorization_details/0/streams", json!([])),
+            ("/authorization_details/0/streams/0/fields", json!("*")),
+            ("/client_id", json!(7)),
+        ] {
+            let mut changed = told.clone();
+            match changed.pointer_mut(path) {
+                Some(place) => *place = value,
+                None => changed[path.trim_start_matches('/')] = value,
+            }
+            odd.push((path, changed));
+        }
+        odd.push(("nothing", Value::Null));
+        odd.push(("a list", json!([told.clone()])));
+        for (path, changed) in odd {
+            assert!(
+                records.admit_introspected("t", &changed).is_err(),
+                "{path}: {changed}"
+            );
+        }
+    });
+}
