@@ -197,7 +197,7 @@ codes! {
         "Tokens are not given in this way.";
     UnsupportedResponseType "unsupported_response_type" Caller 400 Corrected:
         "Only response_type=code is answered.";
-    AuthorizationPending "authorization_pending" Busy 400 Later:
+    AuthorizationPending "authorization_pending" Busy 429 Later:
         "The owner has not decided yet.";
     SlowDown "slow_down" Limit 429 Later:
         "This is asked too often.";

@@ -46,13 +46,21 @@ impl Records {
                 "blob_binding",
                 "state",
                 "grant_fact",
+                "package",
                 "token",
+                "refresh",
+                "login",
+                "session",
                 "disclosure",
             ] {
                 tx.execute(
                     &format!("DELETE FROM {table} WHERE subject = ?1"),
                     params![subject],
                 )?;
+            }
+            // What was asked for and decided names accounts and records.
+            for table in ["petition", "code"] {
+                tx.execute(&format!("DELETE FROM {table}"), &[])?;
             }
             Ok(erased)
         })?;

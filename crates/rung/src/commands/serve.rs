@@ -38,27 +38,27 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         Some(shared) => shared.clone(),
         None => crate::records::open(settings)?,
     };
+    let (listener, address) = listen(&settings.listen().to_string(), "--listen")?;
+    let open = open(args, address, &tokens)?;
+    let without_login = args.dev && address.ip().is_loopback();
+    if without_login {
+        eprintln!(
+            "warning[open_owner]: anybody on this machine is the owner of the data at {address}: \
+             they may register sources and approve access"
+        );
+    } else if args.as_url.is_none() {
+        sign_in(&records, args.owner_password_file.as_deref())?;
+    }
+    let own = args
+        .as_listen
+        .map(|at| listen(&at.to_string(), "--as-listen"));
+    let own = own.transpose()?;
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
     let served = runtime.block_on(async {
-        let (listener, address) = listen(&settings.listen().to_string(), "--listen").await?;
-        let open = open(args, address, &tokens)?;
-        let without_login = args.dev && address.ip().is_loopback();
-        if without_login {
-            eprintln!(
-                "warning[open_owner]: anybody on this machine is the owner of the data at {address}: \
-                 they may register sources and approve access"
-            );
-        } else if args.as_url.is_none() {
-            sign_in(&records, args.owner_password_file.as_deref())?;
-        }
-        let own = match args.as_listen {
-            Some(at) => Some(listen(&at.to_string(), "--as-listen").await?),
-            None => None,
-        };
         let authority = match (&own, &args.as_url) {
             (Some((_, at)), _) => {
                 let told = args.as_public_url.clone();
@@ -108,6 +108,9 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         if gives_access && own.is_none() {
             config.beside = config.beside.merge(rung_pdpp::authority(data.clone()));
         }
+        if let Some((_, at)) = &own {
+            eprintln!("access is asked for at http://{at}");
+        }
         eprintln!("listening at http://{address}{}", http::PATH);
         let upkeep = Upkeep::start(&data);
         let server = Server::new(offer);
@@ -119,10 +122,10 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
             match own {
                 None => Ok(()),
                 Some((listener, at)) => {
-                    eprintln!("access is asked for at http://{at}");
                     let mut config = Config::new(door(at, asked_at.as_ref()));
                     config.protocol = false;
                     config.beside = rung_pdpp::authority(data.clone());
+                    let listener = TcpListener::from_std(listener)?;
                     http::serve(server.clone(), config, listener, told(stopped.clone())).await
                 }
             }
@@ -131,7 +134,10 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
             super::asked_to_stop().await;
             drop(stop);
         };
-        let serving = http::serve(server.clone(), config, listener, told(stopped.clone()));
+        let serving = async {
+            let listener = TcpListener::from_std(listener)?;
+            http::serve(server.clone(), config, listener, told(stopped.clone())).await
+        };
         let (served, asked, ()) = tokio::join!(serving, asking, stopping);
         upkeep.end();
         let served = served.and(asked);
@@ -142,13 +148,17 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     served
 }
 
-async fn listen(wanted: &str, flag: &str) -> std::result::Result<(TcpListener, SocketAddr), Fault> {
+fn listen(
+    wanted: &str,
+    flag: &str,
+) -> std::result::Result<(std::net::TcpListener, SocketAddr), Fault> {
     let failed = |error: std::io::Error| {
         let why = format!("cannot listen at {wanted}: {error}");
         Fault::new(Code::InvalidSetting, why)
             .with_hint(format!("choose another address with {flag} ADDR:PORT"))
     };
-    let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+    let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }

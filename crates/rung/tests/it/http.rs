@@ -101,6 +101,21 @@ impl Server {
         reply
     }
 
+    /// Asks whoever listens at an address.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "most are built where they are asked"
+    )]
+    pub(crate) fn ask(address: &str, request: Request) -> Reply {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.head(address).as_bytes()).unwrap();
+        stream.write_all(&request.body).unwrap();
+        let mut reply = Reply::read(stream);
+        reply.read_all();
+        reply
+    }
+
     /// Opens a legacy session, and gives its id.
     pub(crate) fn session(
         &self,
@@ -317,6 +332,12 @@ impl Reply {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(own, _)| own == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// All headers of one name.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        let found = self.headers.iter().filter(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str()).collect()
     }
 
     pub(crate) fn is_stream(&self) -> bool {

@@ -806,9 +806,7 @@ fn sources_register_where_that_is_open_and_for_owners_elsewhere() {
     );
     let open = Server::start(&data.sandbox, &["--dev"]);
     assert!(
-        open.said
-            .iter()
-            .any(|line| line.contains("open_registration")),
+        open.said.iter().any(|line| line.contains("open_owner")),
         "{:?}",
         open.said
     );
