@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
 use rung_auth::{Access, Permit};
-use rung_kv::{Limits, Options, ResultStore, Store};
+use rung_kv::{Options, ResultStore, Store};
 use rung_ladder::{
-    Binding, Budget, CursorKey, Path, Place, Position, Range, Reading, Selector, fit, go_on, read,
+    Binding, Budget, CursorKey, Keeping, Path, Place, Position, Range, Reading, Selector, fit, go_on,
+    read,
 };
 use rung_tool::Schema;
 use serde::Deserialize;
@@ -183,7 +184,7 @@ fn ladder(rows: &mut Vec<Row>) {
 fn kept_results(rows: &mut Vec<Row>) {
     let dir = tempfile::tempdir_in(".").expect("a folder on this disk");
     let store = Store::open(dir.path(), Options::default()).expect("a store");
-    let results = ResultStore::new(Arc::new(store), Limits::default());
+    let results = ResultStore::new(Arc::new(store), Keeping::default());
     let me = Permit::local_user(Access::Write);
     let line = "eine Zeile, so lang wie Zeilen in Protokollen eben sind \u{1F980}\n";
     let text = line.repeat((50 << 20) / line.len());
