@@ -8,7 +8,7 @@ use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Command, Options, Target};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
 use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server, TaskStore};
-use rung_tool::{Keep, Resources};
+use rung_tool::{Keep, Pending, Resources};
 
 /// Nothing is too long here.
 struct Nowhere;
@@ -48,8 +48,8 @@ impl TaskStore for Nowhere {
 struct Anybody;
 
 impl Admission for Anybody {
-    fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
-        Ok(Permit::local_user(Access::Write))
+    fn admit<'a>(&'a self, _: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
+        Box::pin(async { Ok(Permit::local_user(Access::Write)) })
     }
 
     fn still_admits(&self, _: &Permit) -> bool {

@@ -8,7 +8,7 @@ use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
 use rung_mcp::{Offer, SealKey, Server, TaskStore, stdio};
-use rung_tool::{Answer, Call, Keep, Resources, Tool, Toolbox};
+use rung_tool::{Answer, Call, Keep, Pending, Resources, Tool, Toolbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -81,8 +81,8 @@ impl TaskStore for Nowhere {
 struct Anybody;
 
 impl Admission for Anybody {
-    fn admit(&self, _: Option<&str>) -> Result<Permit, Denied> {
-        Ok(Permit::anonymous())
+    fn admit<'a>(&'a self, _: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
+        Box::pin(async { Ok(Permit::anonymous()) })
     }
 
     fn still_admits(&self, _: &Permit) -> bool {
