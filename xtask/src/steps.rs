@@ -106,6 +106,7 @@ pub(crate) fn test(long: bool) -> ExitCode {
         cargo(&["test", "--doc", "--workspace", "--quiet"])
     });
     steps.needing("npm", "conformance", conformance::check);
+    steps.needing("npm", "pages", pages);
     steps.with("fuzz", "fuzz targets", || fuzz(&["build"]));
     if long {
         steps.long();
@@ -149,6 +150,19 @@ impl Steps {
                 "clients/drive.py",
                 "target/debug/rung",
                 "target/clients",
+            ]))
+        });
+        self.needing("python3", "real clients ask for access", || {
+            cargo(&[
+                "build",
+                "--quiet",
+                "--manifest-path",
+                "clients/rmcp-oauth/Cargo.toml",
+            ])?;
+            run(command("target/clients/mcp/bin/python").args([
+                "clients/oauth.py",
+                "target/debug/rung",
+                "clients/rmcp-oauth/target/debug/rung-rmcp-oauth",
             ]))
         });
         self.needing("python3", "real servers", || {
@@ -234,6 +248,22 @@ impl Steps {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The owner's pages, in a real browser.
+fn pages() -> Result<()> {
+    let found = command("scripts/chromium")
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    ensure!(found.status.success(), "there is no browser");
+    let chromium = String::from_utf8(found.stdout)?;
+    run(command("npm")
+        .args(["ci", "--no-audit", "--no-fund", "--silent"])
+        .current_dir("pages"))?;
+    cargo(&["build", "--quiet", "--package", "rung"])?;
+    let mut node = command("node");
+    node.args(["pages/pages.mjs", "target/debug/rung", "target/pages"]);
+    run(node.env("CHROMIUM", chromium.trim()))
 }
 
 /// Tests that read from a variable how long to go on.

@@ -67,6 +67,9 @@ const MEMBERS: [&str; 10] = [
     "tos_uri",
 ];
 
+/// What clients out there say as well, which changes nothing here.
+const IGNORED: [&str; 4] = ["contacts", "scope", "software_id", "software_version"];
+
 /// Applications that are known without a registration: their ids and names.
 pub const PRE_REGISTERED: [(&str, &str); 7] = [
     ("longview", "Longview"),
@@ -202,6 +205,19 @@ impl ClientCard {
     }
 }
 
+fn refuse_unknown(told: &serde_json::Map<String, Value>) -> Result<()> {
+    let known = |name: &str| MEMBERS.contains(&name) || IGNORED.contains(&name);
+    match told.keys().find(|name| !known(name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            let unknown = rung_ladder::head(unknown, 60);
+            Err(wrong(format!(
+                "{unknown:?} is not a member that is taken in"
+            )))
+        }
+    }
+}
+
 fn wrong(why: impl Into<String>) -> Error {
     Error::refused(Code::InvalidClientMetadata, "", why)
 }
@@ -260,15 +276,7 @@ impl Records {
         let members = told
             .as_object()
             .ok_or_else(|| wrong("an object is needed"))?;
-        if let Some(unknown) = members
-            .keys()
-            .find(|name| !MEMBERS.contains(&name.as_str()))
-        {
-            let unknown = rung_ladder::head(unknown, 60);
-            return Err(wrong(format!(
-                "{unknown:?} is not a member that is taken in"
-            )));
-        }
+        refuse_unknown(members)?;
         let now_ms = self.now_ms();
         let mut card = ClientCard::read(fresh_id("client")?, told)?;
         card.client_id_issued_at = Some(now_ms / 1_000);
@@ -319,12 +327,7 @@ impl Records {
         let told = told
             .as_object()
             .ok_or_else(|| wrong("an object is needed"))?;
-        if let Some(unknown) = told.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
-            let unknown = rung_ladder::head(unknown, 60);
-            return Err(wrong(format!(
-                "{unknown:?} is not a member that is taken in"
-            )));
-        }
+        refuse_unknown(told)?;
         for (name, value) in told {
             merged[name] = value.clone();
         }

@@ -1,0 +1,45 @@
+//! The official Rust SDK asks for access: `rung-rmcp-oauth http://127.0.0.1:7663/mcp` prints where the owner decides, reads where
+//! the owner was sent, and calls a tool with what it got, before and after refreshing it.
+
+use anyhow::{Context as _, ensure};
+use rmcp::ServiceExt as _;
+use rmcp::model::CallToolRequestParams;
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::auth::{AuthClient, AuthorizationManager};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+
+const REDIRECT: &str = "http://127.0.0.1:9/callback";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let _first_one_counts = rustls::crypto::ring::default_provider().install_default();
+    let url = std::env::args().nth(1).context("the address of /mcp")?;
+    let mut manager = AuthorizationManager::new(url.as_str()).await?;
+    let found = manager.resolve_metadata().await?;
+    ensure!(found.source.is_discovered(), "it is described");
+    manager.set_metadata(found.metadata);
+    let registered = manager.register_client("Rust SDK", REDIRECT, &["pdpp:read"]).await?;
+    let client_id = registered.client_id.clone();
+    manager.configure_client(registered)?;
+    println!("{}", manager.get_authorization_url(&["pdpp:read"]).await?);
+
+    let mut back = String::new();
+    std::io::stdin().read_line(&mut back)?;
+    let callback = rmcp::transport::auth::AuthorizationCallback::from_redirect_url(back.trim())?;
+    manager
+        .exchange_code_for_token_with_issuer(&callback.code, &callback.csrf_token, callback.issuer.as_deref())
+        .await?;
+    let first = manager.get_access_token().await?;
+    manager.refresh_token().await?;
+    ensure!(manager.get_access_token().await? != first, "it is another one");
+
+    let client = AuthClient::new(reqwest::Client::new(), manager);
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    let service = ().serve(StreamableHttpClientTransport::with_client(client, config)).await?;
+    let about = service.call_tool(CallToolRequestParams::new("rung.about")).await?;
+    let said = about.structured_content.context("it has structured content")?;
+    ensure!(said["caller"] == client_id, "{said}");
+    service.cancel().await?;
+    println!("passed");
+    Ok(())
+}
