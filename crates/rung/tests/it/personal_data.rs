@@ -32,11 +32,18 @@ pub(crate) struct Data {
 
 impl Data {
     pub(crate) fn start(flags: &[&str]) -> Self {
+        Self::with(None, flags)
+    }
+
+    /// With a setting for every command.
+    pub(crate) fn with(set: Option<&str>, flags: &[&str]) -> Self {
         let sandbox = Sandbox::new();
+        let set: Vec<&str> = set.into_iter().flat_map(|set| ["--set", set]).collect();
         let manifest = sandbox.write("project/mail.json", manifest().to_string());
-        sandbox.ok(&["pdpp", "register", manifest.to_str().unwrap()]);
-        let owner = sandbox.ok(&["pdpp", "owner-token"]).trim().to_owned();
-        let server = Server::start(&sandbox, flags);
+        let run = |args: &[&str]| sandbox.ok(&[&set, args].concat());
+        run(&["pdpp", "register", manifest.to_str().unwrap()]);
+        let owner = run(&["pdpp", "owner-token"]).trim().to_owned();
+        let server = Server::start(&sandbox, &[&set, flags].concat());
         Self {
             sandbox,
             server,

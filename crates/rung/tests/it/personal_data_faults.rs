@@ -101,26 +101,33 @@ fn a_body_that_breaks_off_or_has_no_end_is_refused() {
 
 #[test]
 fn a_window_of_a_long_text_costs_a_window() {
-    let data = Data::start(&[]);
+    window_costs_a_window(None, || 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_window_of_a_long_text_costs_a_window_of_a_database_as_well() {
+    let (cluster, address) = Cluster::start();
+    let set = format!("records.postgres={address}");
+    window_costs_a_window(Some(&set), || cluster.memory_kb());
+}
+
+/// `beside` is what whoever keeps the data needs, where that is another process.
+fn window_costs_a_window(set: Option<&str>, beside: impl Fn() -> u64) {
+    let data = Data::with(set, &[]);
     data.connection("home");
     let text = "gr\u{fc}n \u{1F980} ".repeat(4_500_000);
     assert!(text.len() > 48_000_000);
     let line = json!({"key": "long", "data": {"id": "long", "body": text}}).to_string();
     let file = data.sandbox.write("project/long.ndjson", line);
-    data.sandbox.ok(&[
-        "pdpp",
-        "ingest",
-        file.to_str().unwrap(),
-        "--connector",
-        "mail",
-        "--connection",
-        "home",
-        "--stream",
-        "messages",
-    ]);
+    let file = file.to_str().unwrap();
+    let mut ingest: Vec<&str> = set.into_iter().flat_map(|set| ["--set", set]).collect();
+    ingest.extend(["pdpp", "ingest", file, "--connector", "mail"]);
+    ingest.extend(["--connection", "home", "--stream", "messages"]);
+    data.sandbox.ok(&ingest);
     let path = "/v1/streams/messages/records/long/field-window?connector_id=mail&field=body";
     data.ok(&data.owner, &format!("{path}&offset_chars=1"));
-    let before = data.server.memory_kb();
+    let (before, kept) = (data.server.memory_kb(), beside());
     for offset in [0usize, 12_345_678, 31_000_000, 31_499_999] {
         let window = data.ok(
             &data.owner,
@@ -139,6 +146,11 @@ fn a_window_of_a_long_text_costs_a_window() {
     assert_eq!(missing.status, 404);
     let grown = data.server.memory_kb().saturating_sub(before);
     assert!(grown < 8_192, "{grown} kB more than before");
+    let grown = beside().saturating_sub(kept);
+    assert!(
+        grown < 8_192,
+        "{grown} kB more than before, where it is kept"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -209,6 +221,26 @@ impl Cluster {
         let cluster = Self(tempfile::Builder::new().prefix("pg").tempdir().unwrap());
         let address = script("start", cluster.0.path());
         (cluster, address)
+    }
+
+    /// What its processes have for themselves.
+    fn memory_kb(&self) -> u64 {
+        let own = std::fs::read_to_string(self.0.path().join("data/postmaster.pid")).unwrap();
+        let own = own.lines().next().unwrap().trim().to_owned();
+        let field = |status: &str, name: &str| {
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_default();
+            line.split_whitespace().next().unwrap_or("0").to_owned()
+        };
+        let processes = std::fs::read_dir("/proc").unwrap();
+        let statuses = processes
+            .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("status")).ok());
+        let children = statuses.filter(|status| field(status, "PPid:") == own);
+        children
+            .map(|status| field(&status, "RssAnon:").parse::<u64>().unwrap_or(0))
+            .sum()
     }
 }
 

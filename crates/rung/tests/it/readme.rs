@@ -32,6 +32,11 @@ fn the_readme_works() {
                 None => expected.push(line),
             }
         }
+        // What it leaves behind stays in a place of its own.
+        let place = sandbox.home().join("project");
+        for shown in ["Cargo.lock", "examples"] {
+            let _once = std::os::unix::fs::symlink(repository().join(shown), place.join(shown));
+        }
         let mut shell = Command::new("sh");
         shell
             .args(["-c", &script])
@@ -39,7 +44,7 @@ fn the_readme_works() {
             .env("HOME", sandbox.home())
             .env("RUNG_HOME", sandbox.data())
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
-            .current_dir(repository());
+            .current_dir(&place);
         let ran = run(&mut shell);
         assert_eq!(ran.status, 0, "{script}\n{}{}", ran.stdout, ran.stderr);
         // In this order; `…` stands for what differs from run to run.
