@@ -258,6 +258,14 @@ try {
     const given = await poll();
     assert.equal(given.scope, 'pdpp:owner');
     assert.equal((await poll()).error, 'invalid_grant', 'it is handed over once');
+    // A tool of the owner's own is ended as easily as it was let in.
+    const bearer = { authorization: `Bearer ${given.access_token}` };
+    assert.equal((await fetch(`${here}/v1/connections`, { headers: bearer })).status, 200);
+    await page.goto(`${here}/owner/grants`);
+    await looked(page, 'grants-tools');
+    await page.getByRole('button', { name: /End it: cli_longview/ }).click();
+    await page.waitForLoadState();
+    assert.equal((await fetch(`${here}/v1/connections`, { headers: bearer })).status, 401);
   });
 
   await check('a command is connected, in the dark', async (page) => {

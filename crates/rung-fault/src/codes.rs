@@ -180,13 +180,13 @@ codes! {
     PackageRevoked "package_revoked" Auth 403 No:
         "None of the grants that were given together holds any more.";
     InvalidClient "invalid_client" Auth 401 Corrected:
-        "No application is known by this client_id, or it did not prove who it is.";
+        "No application is known by this id, or it did not prove who it is.";
     UnauthorizedClient "unauthorized_client" Auth 400 No:
         "The application did not register for this.";
     InvalidClientMetadata "invalid_client_metadata" Caller 400 Corrected:
         "What the application says of itself cannot be taken in.";
     InvalidRedirectUri "invalid_redirect_uri" Caller 400 Corrected:
-        "The redirect_uri is not exactly one of those that the application registered.";
+        "The address to go back to is not exactly one of those that the application registered.";
     InvalidAuthorizationDetails "invalid_authorization_details" Caller 400 Corrected:
         "What is asked for is not in the form that it must have, or is not there.";
     InvalidGrant "invalid_grant" Auth 400 No:
@@ -196,7 +196,7 @@ codes! {
     UnsupportedGrantType "unsupported_grant_type" Caller 400 Corrected:
         "Tokens are not given in this way.";
     UnsupportedResponseType "unsupported_response_type" Caller 400 Corrected:
-        "Only response_type=code is answered.";
+        "Only codes are given in answer.";
     AuthorizationPending "authorization_pending" Busy 429 Later:
         "The owner has not decided yet.";
     SlowDown "slow_down" Limit 429 Later:

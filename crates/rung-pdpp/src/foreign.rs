@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 /// How long a yes is believed, at most. A no is never remembered.
-const BELIEVED: Duration = Duration::from_secs(60);
+const BELIEVED: Duration = Duration::from_mins(1);
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of an answer.

@@ -253,10 +253,7 @@ impl Arrived {
             let port = host.strip_prefix(*name);
             port.is_some_and(|port| port.is_empty() || port.starts_with(':'))
         };
-        self.is_tls()
-            || ["127.0.0.1", "localhost", "[::1]"]
-                .iter()
-                .any(|name| own(&name))
+        self.is_tls() || ["127.0.0.1", "localhost", "[::1]"].iter().any(own)
     }
 
     /// Refuses a version that is not spoken.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rung_auth::{Access, Permit, Token, TokenRecord};
 use serde_json::{Value, json};
 
-use crate::authority::{Holder, Introspected, insert_grant};
+use crate::authority::{Fresh, Holder, Introspected, insert_grant, insert_token};
 use crate::grant::{Grant, Request, Selection};
 use crate::records::{fresh_id, moment, subject};
 use crate::scope::{Bearer, connections};
@@ -32,6 +32,8 @@ pub struct GrantRequest {
 
 /// The grant that owners' tokens are on record with.
 const OWNER_GRANT: &str = "owner";
+/// Digits of a token's hash by which it is named.
+const OWN_ID_CHARS: usize = 16;
 /// Bytes of a caller's name.
 const MAX_CALLER_BYTES: usize = 128;
 
@@ -154,8 +156,53 @@ impl Records {
         let now_ms = self.now_ms();
         self.store.writing(|tx| {
             let subject = subject(tx, subject_id)?;
-            self.insert_token(tx, name, subject, &Holder::Owner, None, expires_ms, now_ms)
+            let fresh = Fresh {
+                client: name,
+                subject,
+                holder: &Holder::Owner,
+                family: None,
+                expires_ms,
+            };
+            insert_token(tx, &fresh, now_ms)
         })
+    }
+
+    /// The tokens of the owner's own that hold.
+    pub fn owner_tokens(&self, owner: &Bearer) -> Result<Vec<OwnToken>> {
+        owner.require_owner()?;
+        let now_ms = self.now_ms();
+        self.store.reading(|tx| {
+            tx.all(
+                "SELECT hash, client, issued_ms, expires_ms FROM token WHERE subject = ?1 AND kind = 'owner'
+                 AND revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?2) ORDER BY issued_ms DESC, hash",
+                params![owner.subject, now_ms],
+                |row| {
+                    Ok(OwnToken {
+                        id: row.text(0)?.chars().take(OWN_ID_CHARS).collect(),
+                        name: row.text(1)?.to_owned(),
+                        issued_ms: row.int(2)?,
+                        expires_ms: row.maybe_int(3)?,
+                    })
+                },
+            )
+        })
+    }
+
+    /// Ends a token of the owner's own.
+    pub fn end_owner_token(&self, owner: &Bearer, id: &str) -> Result<()> {
+        owner.require_owner()?;
+        let now_ms = self.now_ms();
+        let known = self.owner_tokens(owner)?.iter().any(|own| own.id == id);
+        if !known {
+            return Err(Error::NotFound("no such token".to_owned()));
+        }
+        self.store.writing(|tx| {
+            tx.execute(
+                "UPDATE token SET revoked_ms = ?3 WHERE subject = ?1 AND kind = 'owner' AND substr(hash, 1, 16) = ?2 AND revoked_ms IS NULL",
+                params![owner.subject, id, now_ms],
+            )
+        })?;
+        Ok(())
     }
 
     /// Credentials for a resource server elsewhere, which may ask what tokens are. They are shown once.
@@ -240,15 +287,14 @@ impl Records {
             )?;
             insert_grant(tx, bearer.subject, &grant, None, now_ms, request.expires_ms)?;
             let holder = Holder::Grant(grant.grant_id.clone());
-            let token = self.insert_token(
-                tx,
-                &request.client,
-                bearer.subject,
-                &holder,
-                None,
-                request.expires_ms,
-                now_ms,
-            )?;
+            let fresh = Fresh {
+                client: &request.client,
+                subject: bearer.subject,
+                holder: &holder,
+                family: None,
+                expires_ms: request.expires_ms,
+            };
+            let token = insert_token(tx, &fresh, now_ms)?;
             Ok((grant, token))
         })
     }
@@ -291,6 +337,19 @@ impl Records {
         let found = found.into_iter().find(|given| given.grant.grant_id == id);
         found.ok_or_else(|| Error::NotFound(format!("no grant has the id {id}")))
     }
+}
+
+/// A token of the owner's own.
+#[derive(Debug, Clone)]
+pub struct OwnToken {
+    /// By which it is ended.
+    pub id: String,
+    /// What it is for.
+    pub name: String,
+    /// When it was made.
+    pub issued_ms: i64,
+    /// When it ends by itself.
+    pub expires_ms: Option<i64>,
 }
 
 /// A grant that was given, and what became of it.

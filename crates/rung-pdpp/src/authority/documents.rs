@@ -129,14 +129,14 @@ fn address(id: &str) -> Result<Url, Error> {
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
-        IpAddr::V6(ip) => match ip.to_ipv4_mapped().or_else(|| embedded(ip)) {
-            Some(ip) => is_public_v4(ip),
-            None => {
-                let first = ip.segments()[0];
-                // Global unicast, without what is for documentation.
-                (0x2000..0x4000).contains(&first) && !(first == 0x2001 && ip.segments()[1] == 0xdb8)
+        IpAddr::V6(ip) => {
+            if let Some(ip) = ip.to_ipv4_mapped().or_else(|| embedded(ip)) {
+                return is_public_v4(ip);
             }
-        },
+            let first = ip.segments()[0];
+            // Global unicast, without what is for documentation.
+            (0x2000..0x4000).contains(&first) && !(first == 0x2001 && ip.segments()[1] == 0xdb8)
+        }
     }
 }
 
@@ -145,8 +145,7 @@ fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = ip.segments();
     let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match s {
-        [0x2002, high, low, ..] => Some(of(high, low)),
-        [0x64, 0xff9b, .., high, low] => Some(of(high, low)),
+        [0x2002, high, low, ..] | [0x64, 0xff9b, .., high, low] => Some(of(high, low)),
         _ => None,
     }
 }

@@ -27,7 +27,8 @@ pub(super) fn list(service: &Service, visit: &Visit) -> Result<Response, Error> 
             &json!({"object": "list", "data": told?}),
         ));
     }
-    pages::grants(service, visit, &grants)
+    let own = service.records().owner_tokens(&owner)?;
+    pages::grants(service, visit, &grants, &own)
 }
 
 pub(super) fn one(service: &Service, visit: &Visit) -> Result<Response, Error> {
@@ -51,6 +52,12 @@ fn sign_in(visit: &Visit) -> Result<Response, Error> {
 pub(super) fn revoke_by_page(service: &Service, visit: &Visit) -> Result<Response, Error> {
     let owner = session::deciding(service, visit)?;
     service.records().revoke(&owner, &visit.names[0])?;
+    visit::redirect("/owner/grants")
+}
+
+pub(super) fn end_token(service: &Service, visit: &Visit) -> Result<Response, Error> {
+    let owner = session::deciding(service, visit)?;
+    service.records().end_owner_token(&owner, &visit.names[0])?;
     visit::redirect("/owner/grants")
 }
 

@@ -19,6 +19,7 @@ mod session;
 mod token;
 mod visit;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -31,6 +32,10 @@ use crate::service::Service;
 pub(crate) use documents::Documents;
 use visit::Visit;
 
+/// Parts of a path, by name.
+type Names = Path<Vec<(String, String)>>;
+/// An answer that is being made.
+type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// What is done with a visit.
 type Work = fn(&Service, &Visit) -> Result<Response, Error>;
 
@@ -91,6 +96,10 @@ pub fn router(service: Arc<Service>) -> Router {
             "/owner/grants/{grant}/revoke",
             takes("grant_page_revoke", grants::revoke_by_page),
         )
+        .route(
+            "/owner/tokens/{token}/end",
+            takes("owner_token_end", grants::end_token),
+        )
         .route("/grants/{grant}/revoke", takes("revoke", grants::revoke))
         .route("/assets/style.css", get(pages::style))
         .route("/icon.svg", get(pages::icon))
@@ -109,13 +118,8 @@ fn takes(name: &'static str, work: Work) -> MethodRouter<Arc<Service>> {
 fn named(
     name: &'static str,
     work: Work,
-) -> impl Fn(
-    State<Arc<Service>>,
-    Path<Vec<(String, String)>>,
-    Request,
-) -> std::pin::Pin<Box<dyn Future<Output = Response> + Send>>
-+ Clone {
-    move |State(service), Path(names), request| {
+) -> impl Fn(State<Arc<Service>>, Names, Request) -> Answering + Clone {
+    move |State(service): State<_>, Path(names): Names, request| {
         let names = names.into_iter().map(|(_, value)| value).collect();
         Box::pin(visit::answer(service, name, work, names, request))
     }

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use rung_fault::Coded as _;
 use rung_records::authority::{Ask, OfferedSource, Petition, Review, StreamPreview, Wanted, Way};
 use rung_records::grant::{Grant, GrantedStream};
-use rung_records::{Disclosure, Error, GivenGrant};
+use rung_records::{Disclosure, Error, GivenGrant, OwnToken};
 use serde_json::Value;
 
 use super::visit::{Visit, with_query};
@@ -43,6 +43,10 @@ struct DevicePage<'a> {
     wrong: Option<String>,
 }
 
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "what a page shows or leaves out"
+)]
 #[derive(Template)]
 #[template(path = "consent.html")]
 struct ConsentPage<'a> {
@@ -67,6 +71,10 @@ struct Client<'a> {
 }
 
 /// A source of which something may be given.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "what a page shows or leaves out"
+)]
 struct Source {
     place: usize,
     connector: String,
@@ -130,6 +138,15 @@ struct GrantsPage<'a> {
     csrf: &'a str,
     signed_in: bool,
     grants: Vec<Given>,
+    tools: Vec<Tool>,
+}
+
+/// A tool of the owner's own.
+struct Tool {
+    id: String,
+    name: String,
+    since: String,
+    until: String,
 }
 
 struct Given {
@@ -350,14 +367,14 @@ fn offered_source(place: usize, source: OfferedSource, chosen: bool) -> Source {
         Some(name) if name != id => format!("{name} ({id})"),
         _ => id.to_owned(),
     };
-    let names = source.streams.iter().map(|stream| {
+    let streams = source.streams.iter().map(|stream| {
         let records = stream.preview.as_ref().map_or(0, |preview| preview.records);
         format!("{}, {}", stream.name, counted(records))
     });
     Source {
         place,
         chosen,
-        summary: names.collect::<Vec<_>>().join("; "),
+        summary: streams.collect::<Vec<_>>().join("; "),
         words: source.asked.as_ref().map(asked_words).unwrap_or_default(),
         training: source.asked.as_ref().is_some_and(Ask::is_training),
         once: source.asked.as_ref().is_some_and(|ask| ask.single_use),
@@ -657,12 +674,25 @@ pub(super) fn grants(
     service: &Service,
     visit: &Visit,
     all: &[GivenGrant],
+    own: &[OwnToken],
 ) -> Result<Response, Error> {
     let csrf = session::csrf(visit)?;
     let template = GrantsPage {
         csrf: &csrf,
         signed_in: !service.without_login,
         grants: all.iter().map(given).collect(),
+        tools: own
+            .iter()
+            .map(|own| Tool {
+                id: own.id.clone(),
+                name: own.name.clone(),
+                since: moment(own.issued_ms),
+                until: match own.expires_ms {
+                    Some(end) => format!("until {}", moment(end)),
+                    None => "until you end it".to_owned(),
+                },
+            })
+            .collect(),
     };
     page(visit, StatusCode::OK, &template, Some(&csrf), None)
 }

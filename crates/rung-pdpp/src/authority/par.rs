@@ -26,9 +26,7 @@ pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> 
         client.client_name = ClientCard::read(client.client_id.clone(), &told)?.client_name;
     }
     let details = visit.fields.get("authorization_details");
-    let details = details
-        .map(|details| authorize::details(details))
-        .transpose()?;
+    let details = details.map(authorize::details).transpose()?;
     let asks = details.as_ref().ok_or_else(|| {
         Error::refused(
             Code::InvalidAuthorizationDetails,

@@ -12,7 +12,7 @@ use super::flow::credential;
 use super::provider::{Http, Said, broken};
 
 /// So long before its end a token is not used any more.
-const BEFORE_END: Duration = Duration::from_secs(60);
+const BEFORE_END: Duration = Duration::from_mins(1);
 
 /// When something ends that lasts so many seconds.
 pub(super) fn ends_at(seconds: i64) -> String {

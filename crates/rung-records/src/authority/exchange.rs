@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::clients::ClientCard;
-use super::issue::{Holder, Issued, new_family};
+use super::issue::{Holder, Issued, issue_to, new_family};
 use super::petition::Outcome;
 use crate::store::{Tx, params};
 use crate::tokens::token_hash;
@@ -161,7 +161,7 @@ impl Records {
                 end_family(tx, &family, now_ms)?;
                 return Ok(Redeemed::Replayed);
             }
-            let issued = self.issue_to(
+            let issued = issue_to(
                 tx,
                 &stands.client,
                 stands.outcome.subject,
@@ -217,7 +217,7 @@ impl Records {
                 end_family(tx, &family, now_ms)?;
                 return Ok(Redeemed::Replayed);
             }
-            let issued = self.issue_to(tx, client, subject, &holder, Some(&family), now_ms)?;
+            let issued = issue_to(tx, client, subject, &holder, Some(&family), now_ms)?;
             Ok(Redeemed::Issued(Box::new(issued)))
         })
     }

@@ -10,7 +10,7 @@ use crate::grant::Grant;
 use crate::records::fresh_id;
 use crate::store::{Tx, params};
 use crate::tokens::token_hash;
-use crate::{Error, Records, Result};
+use crate::{Error, Result};
 
 /// How long an access token lives where it can be refreshed.
 const REFRESHED_MS: i64 = 600 * 1_000;
@@ -124,102 +124,107 @@ fn holding(tx: &mut dyn Tx, subject: i64, holder: &Holder, now_ms: i64) -> Resul
     })
 }
 
-impl Records {
-    /// Makes a token for what was granted. `family` has those it comes from.
-    pub(super) fn issue_to(
-        &self,
-        tx: &mut dyn Tx,
-        client: &ClientCard,
-        subject: i64,
-        holder: &Holder,
-        family: Option<&str>,
-        now_ms: i64,
-    ) -> Result<Issued> {
-        let grants = holding(tx, subject, holder, now_ms)?;
-        if grants.is_empty() && *holder != Holder::Owner {
-            return Err(Error::refused(
-                Code::InvalidGrant,
-                "",
-                "what was granted does not hold any more",
-            ));
-        }
-        let single_use = grants.iter().any(|grant| grant.access_mode == "single_use");
-        if single_use {
-            consume(tx, subject, holder, now_ms)?;
-        }
-        let refreshes = client.refreshes() && !single_use && *holder != Holder::Owner;
-        let ends = grants.iter().filter_map(|grant| {
-            let end = grant.expires_at.as_deref().and_then(crate::key::moment);
-            end.map(jiff::Timestamp::as_millisecond)
-        });
-        let lives_ms = match holder {
-            Holder::Owner => Some(OWNER_MS),
-            _ if refreshes => Some(REFRESHED_MS),
-            // The last of them; each is checked by itself when something is read.
-            _ if grants.iter().all(|grant| grant.expires_at.is_some()) => {
-                ends.max().map(|end| end - now_ms)
-            }
-            _ => None,
-        };
-        let family = match family {
-            Some(family) => family.to_owned(),
-            None => new_family(tx)?,
-        };
-        let access_token = self.insert_token(
-            tx,
-            &client.client_id,
-            subject,
-            holder,
-            Some(&family),
-            lives_ms.map(|lives| now_ms + lives),
-            now_ms,
-        )?;
-        let refresh_token = if refreshes {
-            let token = generate()?;
-            let (grant_id, package_id) = holder.columns();
-            tx.execute(
-                "INSERT INTO refresh (hash, family, client, subject, grant_id, package_id, issued_ms, used_ms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL)",
-                params![&token_hash(&token)?, &family, &client.client_id, subject, grant_id, package_id, now_ms],
-            )?;
-            Some(token)
-        } else {
-            None
-        };
-        Ok(Issued {
-            access_token,
-            expires_in_s: lives_ms.map(|lives| lives / 1_000),
-            refresh_token,
-            holder: holder.clone(),
-            grants,
-        })
+/// Makes a token for what was granted. `family` has those it comes from.
+pub(super) fn issue_to(
+    tx: &mut dyn Tx,
+    client: &ClientCard,
+    subject: i64,
+    holder: &Holder,
+    family: Option<&str>,
+    now_ms: i64,
+) -> Result<Issued> {
+    let grants = holding(tx, subject, holder, now_ms)?;
+    if grants.is_empty() && *holder != Holder::Owner {
+        return Err(Error::refused(
+            Code::InvalidGrant,
+            "",
+            "what was granted does not hold any more",
+        ));
     }
-
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn insert_token(
-        &self,
-        tx: &mut dyn Tx,
-        client: &str,
-        subject: i64,
-        holder: &Holder,
-        family: Option<&str>,
-        expires_ms: Option<i64>,
-        now_ms: i64,
-    ) -> Result<Token> {
+    let single_use = grants.iter().any(|grant| grant.access_mode == "single_use");
+    if single_use {
+        consume(tx, subject, holder, now_ms)?;
+    }
+    let refreshes = client.refreshes() && !single_use && *holder != Holder::Owner;
+    let ends = grants.iter().filter_map(|grant| {
+        let end = grant.expires_at.as_deref().and_then(crate::key::moment);
+        end.map(jiff::Timestamp::as_millisecond)
+    });
+    let lives_ms = match holder {
+        Holder::Owner => Some(OWNER_MS),
+        _ if refreshes => Some(REFRESHED_MS),
+        // The last of them; each is checked by itself when something is read.
+        _ if grants.iter().all(|grant| grant.expires_at.is_some()) => {
+            ends.max().map(|end| end - now_ms)
+        }
+        _ => None,
+    };
+    let family = match family {
+        Some(family) => family.to_owned(),
+        None => new_family(tx)?,
+    };
+    let fresh = Fresh {
+        client: &client.client_id,
+        subject,
+        holder,
+        family: Some(&family),
+        expires_ms: lives_ms.map(|lives| now_ms + lives),
+    };
+    let access_token = insert_token(tx, &fresh, now_ms)?;
+    let refresh_token = if refreshes {
         let token = generate()?;
-        let kind = match holder {
-            Holder::Owner => "owner",
-            Holder::Grant(_) => "client",
-            Holder::Package(_) => "mcp_package",
-        };
         let (grant_id, package_id) = holder.columns();
         tx.execute(
-            "INSERT INTO token (hash, kind, subject, client, grant_id, issued_ms, expires_ms, revoked_ms, package_id, family)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, ?8, ?9)",
-            params![&token_hash(&token)?, kind, subject, client, grant_id, now_ms, expires_ms, package_id, family],
+            "INSERT INTO refresh (hash, family, client, subject, grant_id, package_id, issued_ms, used_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL)",
+            params![&token_hash(&token)?, &family, &client.client_id, subject, grant_id, package_id, now_ms],
         )?;
-        Ok(token)
-    }
+        Some(token)
+    } else {
+        None
+    };
+    Ok(Issued {
+        access_token,
+        expires_in_s: lives_ms.map(|lives| lives / 1_000),
+        refresh_token,
+        holder: holder.clone(),
+        grants,
+    })
+}
+
+/// A token to be made.
+pub(crate) struct Fresh<'a> {
+    pub(crate) client: &'a str,
+    pub(crate) subject: i64,
+    pub(crate) holder: &'a Holder,
+    pub(crate) family: Option<&'a str>,
+    pub(crate) expires_ms: Option<i64>,
+}
+
+pub(crate) fn insert_token(tx: &mut dyn Tx, fresh: &Fresh<'_>, now_ms: i64) -> Result<Token> {
+    let token = generate()?;
+    let kind = match fresh.holder {
+        Holder::Owner => "owner",
+        Holder::Grant(_) => "client",
+        Holder::Package(_) => "mcp_package",
+    };
+    let (grant_id, package_id) = fresh.holder.columns();
+    tx.execute(
+        "INSERT INTO token (hash, kind, subject, client, grant_id, issued_ms, expires_ms, revoked_ms, package_id, family)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, ?8, ?9)",
+        params![
+            &token_hash(&token)?,
+            kind,
+            fresh.subject,
+            fresh.client,
+            grant_id,
+            now_ms,
+            fresh.expires_ms,
+            package_id,
+            fresh.family
+        ],
+    )?;
+    Ok(token)
 }
 
 impl Holder {

@@ -21,7 +21,7 @@ pub use ask::{Ask, AskedStream, DETAILS_TYPE};
 pub use clients::{ClientCard, PRE_REGISTERED};
 pub use exchange::Redeemed;
 pub use introspect::Introspected;
-pub(crate) use issue::insert_grant;
+pub(crate) use issue::{Fresh, insert_grant, insert_token};
 pub use issue::{Holder, Issued};
 pub use offer::{OfferedSource, OfferedStream};
 pub use owner::{SESSION_MS, Session};

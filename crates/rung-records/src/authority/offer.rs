@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::ask::{Ask, AskedStream};
-use super::petition::{Narrowed, Petition, Wanted};
+use super::petition::{Giving, Narrowed, Petition, Wanted};
 use super::preview::StreamPreview;
 use crate::declaration::{Declaration, Stream};
 use crate::scope::{Bearer, Connection, connections};
@@ -93,19 +93,16 @@ impl Records {
                     ..Narrowed::default()
                 };
                 // Where there is no account yet, there is nothing to show.
-                let grant = match own.as_slice() {
-                    [] => None,
-                    _ => Some(self.resolved(
-                        tx,
-                        owner,
-                        petition,
-                        ask,
-                        &narrowed,
-                        &declaration,
-                        ask.is_some_and(|ask| ask.single_use),
-                        now_ms,
-                    )?),
+                let giving = Giving {
+                    owner,
+                    petition,
+                    ask,
+                    narrowed: &narrowed,
+                    declaration: &declaration,
+                    single_use: ask.is_some_and(|ask| ask.single_use),
+                    now_ms,
                 };
+                let grant = (!own.is_empty()).then(|| giving.resolve(tx)).transpose()?;
                 offered.push(OfferedSource {
                     ask: at,
                     display_name: declaration.display_name.clone(),

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::ask::{Ask, AskedStream};
 use super::clients::ClientCard;
 use super::exchange::{authorization_code, exchange_code};
-use super::issue::{Holder, Issued, insert_grant, insert_package};
+use super::issue::{Holder, Issued, insert_grant, insert_package, issue_to};
 use crate::declaration::{Declaration, Stream};
 use crate::error::Candidate;
 use crate::grant::{Grant, Request, Selection};
@@ -467,109 +467,22 @@ impl Records {
                 Some(ask) => ask.single_use || choice.single_use == Some(true),
                 None => choice.single_use == Some(true),
             };
-            let grant = self.resolved(
-                tx,
+            let giving = Giving {
                 owner,
                 petition,
                 ask,
                 narrowed,
-                &declaration,
+                declaration: &declaration,
                 single_use,
                 now_ms,
-            )?;
-            decision.grants.push(grant);
+            };
+            decision.grants.push(giving.resolve(tx)?);
             decision.ends.push(End {
                 single_use,
                 days: narrowed.days,
             });
         }
         Ok(decision)
-    }
-
-    /// What is given of one source, in full.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn resolved(
-        &self,
-        tx: &mut dyn Tx,
-        owner: &Bearer,
-        petition: &Petition,
-        ask: Option<&Ask>,
-        narrowed: &Narrowed,
-        declaration: &Declaration,
-        single_use: bool,
-        now_ms: i64,
-    ) -> Result<Grant> {
-        let eligible: Vec<Connection> = connections(tx, owner.subject)?
-            .into_iter()
-            .filter(|one| one.connector == declaration.connector && one.is_active())
-            .collect();
-        let every = [AskedStream {
-            name: "*".to_owned(),
-            optional: true,
-            ..AskedStream::default()
-        }];
-        let asked = ask.map_or(&every[..], |ask| &ask.streams);
-        let mut selections = Vec::new();
-        for stream in asked {
-            let matching = |own: &&Stream| stream.name == "*" || own.name == stream.name;
-            let own: Vec<&Stream> = declaration.streams.iter().filter(matching).collect();
-            if own.is_empty() {
-                let why = format!("{} has no stream {}", declaration.connector, stream.name);
-                return Err(Error::refused(
-                    Code::InvalidAuthorizationDetails,
-                    "authorization_details",
-                    why,
-                ));
-            }
-            for own in own {
-                let connections = chosen(&eligible, &stream.instance_ids, &narrowed.connections)?;
-                selections.extend(narrow(own, stream, narrowed, connections)?);
-            }
-        }
-        if selections.is_empty() {
-            return Err(wrong("choose at least one stream, or leave the source out"));
-        }
-        let mut grant = Grant::resolve(
-            declaration,
-            Request {
-                grant_id: String::new(),
-                issued_at: String::new(),
-                subject: &owner.subject_id,
-                client: &petition.client.client_id,
-                purpose_code: ask.map_or_else(
-                    || "https://pdpp.dev/purpose/personal_ai_assistant".to_owned(),
-                    |ask| ask.purpose_code.clone(),
-                ),
-                single_use,
-                expires_at: ends_at(
-                    now_ms,
-                    End {
-                        single_use,
-                        days: narrowed.days,
-                    },
-                )
-                .map(moment),
-                selections: &selections,
-                connections: Vec::new(),
-            },
-        )?;
-        grant.client.client_display = json!({"name": petition.client.name()});
-        if let Some(ask) = ask {
-            let more = [
-                (
-                    "purpose_description",
-                    ask.purpose_description.clone().map(Value::String),
-                ),
-                ("retention", ask.retention.clone()),
-                ("client_claims", ask.client_claims.clone()),
-            ];
-            for (name, value) in more {
-                grant
-                    .rest
-                    .extend(value.map(|value| (name.to_owned(), value)));
-            }
-        }
-        Ok(grant)
     }
 
     /// Gives what was reviewed, and nothing else. `by_page` says that a person sees the answer, who is shown no token.
@@ -651,7 +564,7 @@ impl Records {
                     Handed::Exchange(exchange_code(tx, client, &outcome, now_ms)?)
                 }
                 Way::Pushed => {
-                    let issued = self.issue_to(tx, client, owner.subject, &holder, None, now_ms)?;
+                    let issued = issue_to(tx, client, owner.subject, &holder, None, now_ms)?;
                     Handed::Token(Box::new(issued))
                 }
                 Way::Redirect {
@@ -746,7 +659,7 @@ impl Records {
                         .settle(tx, "approved", "collected")
                         .map_err(|_| invalid())?;
                     let outcome = petition.outcome.as_ref().ok_or_else(invalid)?;
-                    let issued = self.issue_to(
+                    let issued = issue_to(
                         tx,
                         &petition.client,
                         outcome.subject,
@@ -782,6 +695,103 @@ impl Records {
             }
             Ok(())
         })
+    }
+}
+
+/// What is about to be given of one source.
+pub(super) struct Giving<'a> {
+    pub(super) owner: &'a Bearer,
+    pub(super) petition: &'a Petition,
+    pub(super) ask: Option<&'a Ask>,
+    pub(super) narrowed: &'a Narrowed,
+    pub(super) declaration: &'a Declaration,
+    pub(super) single_use: bool,
+    pub(super) now_ms: i64,
+}
+
+impl Giving<'_> {
+    /// It, in full.
+    pub(super) fn resolve(&self, tx: &mut dyn Tx) -> Result<Grant> {
+        let Self {
+            owner,
+            petition,
+            ask,
+            narrowed,
+            declaration,
+            single_use,
+            now_ms,
+        } = *self;
+        let eligible: Vec<Connection> = connections(tx, owner.subject)?
+            .into_iter()
+            .filter(|one| one.connector == declaration.connector && one.is_active())
+            .collect();
+        let every = [AskedStream {
+            name: "*".to_owned(),
+            optional: true,
+            ..AskedStream::default()
+        }];
+        let asked = ask.map_or(&every[..], |ask| &ask.streams);
+        let mut selections = Vec::new();
+        for stream in asked {
+            let matching = |own: &&Stream| stream.name == "*" || own.name == stream.name;
+            let own: Vec<&Stream> = declaration.streams.iter().filter(matching).collect();
+            if own.is_empty() {
+                let why = format!("{} has no stream {}", declaration.connector, stream.name);
+                return Err(Error::refused(
+                    Code::InvalidAuthorizationDetails,
+                    "authorization_details",
+                    why,
+                ));
+            }
+            for own in own {
+                let connections = chosen(&eligible, &stream.instance_ids, &narrowed.connections)?;
+                selections.extend(narrow(own, stream, narrowed, connections)?);
+            }
+        }
+        if selections.is_empty() {
+            return Err(wrong("choose at least one stream, or leave the source out"));
+        }
+        let mut grant = Grant::resolve(
+            declaration,
+            Request {
+                grant_id: String::new(),
+                issued_at: String::new(),
+                subject: &owner.subject_id,
+                client: &petition.client.client_id,
+                purpose_code: ask.map_or_else(
+                    || "https://pdpp.dev/purpose/personal_ai_assistant".to_owned(),
+                    |ask| ask.purpose_code.clone(),
+                ),
+                single_use,
+                expires_at: ends_at(
+                    now_ms,
+                    End {
+                        single_use,
+                        days: narrowed.days,
+                    },
+                )
+                .map(moment),
+                selections: &selections,
+                connections: Vec::new(),
+            },
+        )?;
+        grant.client.client_display = json!({"name": petition.client.name()});
+        if let Some(ask) = ask {
+            let more = [
+                (
+                    "purpose_description",
+                    ask.purpose_description.clone().map(Value::String),
+                ),
+                ("retention", ask.retention.clone()),
+                ("client_claims", ask.client_claims.clone()),
+            ];
+            for (name, value) in more {
+                grant
+                    .rest
+                    .extend(value.map(|value| (name.to_owned(), value)));
+            }
+        }
+        Ok(grant)
     }
 }
 

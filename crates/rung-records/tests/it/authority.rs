@@ -102,9 +102,9 @@ fn code(approved: Approved) -> String {
     }
 }
 
-fn issued(redeemed: Redeemed) -> Box<Issued> {
+fn issued(redeemed: Redeemed) -> Issued {
     match redeemed {
-        Redeemed::Issued(issued) => issued,
+        Redeemed::Issued(issued) => *issued,
         Redeemed::Replayed => panic!("it was used before"),
     }
 }

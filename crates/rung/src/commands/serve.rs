@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rung_auth::Secret;
 use rung_fault::{Code, Fault};
-use rung_mcp::Server;
 use rung_mcp::http::{self, Config, Door};
+use rung_mcp::{Offer, Server};
 use rung_pdpp::{Authority, Foreign};
 use rung_records::Records;
 use tokio::net::TcpListener;
@@ -33,134 +33,144 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         args.tool_names.into(),
         fixtures.as_ref(),
     )?;
-    let tokens = results.tokens();
     let records = match &results.shared {
         Some(shared) => shared.clone(),
         None => crate::records::open(settings)?,
     };
-    let (listener, address) = listen(&settings.listen().to_string(), "--listen")?;
-    let open = open(args, address, &tokens)?;
-    let without_login = args.dev && address.ip().is_loopback();
+    let main = Place::at(&settings.listen().to_string(), "--listen")?;
+    let own = args
+        .as_listen
+        .map(|at| Place::at(&at.to_string(), "--as-listen"));
+    let own = own.transpose()?;
+    let open = open(args, main.address, &results.tokens())?;
+    let without_login = args.dev && main.address.ip().is_loopback();
     if without_login {
         eprintln!(
-            "warning[open_owner]: anybody on this machine is the owner of the data at {address}: \
-             they may register sources and approve access"
+            "warning[open_owner]: anybody on this machine is the owner of the data at {}: \
+             they may register sources and approve access",
+            main.address
         );
     } else if args.as_url.is_none() {
         sign_in(&records, args.owner_password_file.as_deref())?;
     }
-    let own = args
-        .as_listen
-        .map(|at| listen(&at.to_string(), "--as-listen"));
-    let own = own.transpose()?;
-    // It lets connections in and waits to be stopped; they are served in lanes of their own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
-    let served = runtime.block_on(async {
-        let authority = match (&own, &args.as_url) {
-            (Some((_, at)), _) => {
-                let told = args.as_public_url.clone();
-                Authority::At(told.map_or_else(|| format!("http://{at}"), |url| bare(&url)))
-            }
-            (None, Some(url)) => Authority::Foreign(Arc::new(foreign(url, args)?)),
-            (None, None) => Authority::Here,
-        };
-        let here = args.public_url.as_deref().map(bare);
-        // Whoever is asked elsewhere has to be told where the data is.
-        let public_url = match &own {
-            Some(_) => Some(here.unwrap_or_else(|| format!("http://{address}"))),
-            None => here,
-        };
-        let door = |address: SocketAddr, public_url: Option<&String>| {
-            let guests = Guests::new(tokens.clone(), records.clone(), open);
-            let door = Door::new(
-                address,
-                args.allow_host.clone(),
-                args.allow_origin.clone(),
-                guests,
-            );
-            let door = door.behind(args.trusted_proxy.clone());
-            match public_url {
-                Some(url) => door.known_as(url),
-                None => door,
-            }
-        };
-        let mut config = Config::new(door(address, public_url.as_ref()));
-        config.sessions = !args.stateless;
-        let gives_access = !matches!(authority, Authority::Foreign(_));
-        let asked_at = match &authority {
-            Authority::At(url) => Some(url.clone()),
-            _ => None,
-        };
-        let data = rung_pdpp::Config {
-            records: records.clone(),
-            journal: crate::records::journal(settings)?,
-            strict_0_1: args.strict_0_1,
-            without_login,
-            max_body_bytes: settings.records_max_body_bytes(),
-            public_url,
-            authority,
-        };
-        let data = Arc::new(rung_pdpp::Service::new(data, &mut config.registry));
-        config.beside = rung_pdpp::router(data.clone());
-        if gives_access && own.is_none() {
-            config.beside = config.beside.merge(rung_pdpp::authority(data.clone()));
-        }
-        if let Some((_, at)) = &own {
-            eprintln!("access is asked for at http://{at}");
-        }
-        eprintln!("listening at http://{address}{}", http::PATH);
-        let upkeep = Upkeep::start(&data);
-        let server = Server::new(offer);
-        let (stop, stopped) = tokio::sync::watch::channel(());
-        let told = |mut stopped: tokio::sync::watch::Receiver<()>| async move {
-            let _sent_or_gone = stopped.changed().await;
-        };
-        let asking = async {
-            match own {
-                None => Ok(()),
-                Some((listener, at)) => {
-                    let mut config = Config::new(door(at, asked_at.as_ref()));
-                    config.protocol = false;
-                    config.beside = rung_pdpp::authority(data.clone());
-                    let listener = TcpListener::from_std(listener)?;
-                    http::serve(server.clone(), config, listener, told(stopped.clone())).await
-                }
-            }
-        };
-        let stopping = async {
-            super::asked_to_stop().await;
-            drop(stop);
-        };
-        let serving = async {
-            let listener = TcpListener::from_std(listener)?;
-            http::serve(server.clone(), config, listener, told(stopped.clone())).await
-        };
-        let (served, asked, ()) = tokio::join!(serving, asking, stopping);
-        upkeep.end();
-        let served = served.and(asked);
-        served.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
+    let authority = authority(args, own.as_ref())?;
+    let here = args.public_url.as_deref().map(bare);
+    // Whoever is asked elsewhere has to be told where the data is.
+    let public_url = match &own {
+        Some(_) => Some(here.unwrap_or_else(|| format!("http://{}", main.address))),
+        None => here,
+    };
+    let config = |place: &Place, public_url: Option<&String>| {
+        let guests = Guests::new(results.tokens(), records.clone(), open);
+        let (hosts, origins) = (args.allow_host.clone(), args.allow_origin.clone());
+        let door = Door::new(place.address, hosts, origins, guests);
+        let door = door.behind(args.trusted_proxy.clone());
+        Config::new(match public_url {
+            Some(url) => door.known_as(url),
+            None => door,
+        })
+    };
+    let mut first = config(&main, public_url.as_ref());
+    first.sessions = !args.stateless;
+    let asked_at = match &authority {
+        Authority::At(url) => Some(url.clone()),
+        _ => None,
+    };
+    let gives_access = matches!(authority, Authority::Here);
+    let data = rung_pdpp::Config {
+        records: records.clone(),
+        journal: crate::records::journal(settings)?,
+        strict_0_1: args.strict_0_1,
+        without_login,
+        max_body_bytes: settings.records_max_body_bytes(),
+        public_url,
+        authority,
+    };
+    let data = Arc::new(rung_pdpp::Service::new(data, &mut first.registry));
+    first.beside = rung_pdpp::router(data.clone());
+    if gives_access {
+        first.beside = first.beside.merge(rung_pdpp::authority(data.clone()));
+    }
+    let second = own.map(|place| {
+        let mut config = config(&place, asked_at.as_ref());
+        config.protocol = false;
+        config.beside = rung_pdpp::authority(data.clone());
+        eprintln!("access is asked for at http://{}", place.address);
+        (place, config)
     });
+    eprintln!("listening at http://{}{}", main.address, http::PATH);
+    let upkeep = Upkeep::start(&data);
+    // It lets connections in and waits to be stopped; they are served in lanes of their own.
+    let runtime = super::runtime()?;
+    let ended = runtime.block_on(until_stopped(offer, (main, first), second));
+    upkeep.end();
     // What a thread is still reading for nobody must not keep us.
     runtime.shutdown_background();
-    served
+    ended.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
 }
 
-fn listen(
-    wanted: &str,
-    flag: &str,
-) -> std::result::Result<(std::net::TcpListener, SocketAddr), Fault> {
-    let failed = |error: std::io::Error| {
-        let why = format!("cannot listen at {wanted}: {error}");
-        Fault::new(Code::InvalidSetting, why)
-            .with_hint(format!("choose another address with {flag} ADDR:PORT"))
+/// Serves at one place or two, until the process is asked to stop.
+async fn until_stopped(
+    offer: Offer,
+    first: (Place, Config),
+    second: Option<(Place, Config)>,
+) -> std::io::Result<()> {
+    let server = Server::new(offer);
+    let (stop, stopped) = tokio::sync::watch::channel(());
+    let serve = |(place, config): (Place, Config)| {
+        let (server, mut stopped) = (server.clone(), stopped.clone());
+        async move {
+            let listener = TcpListener::from_std(place.listener)?;
+            let stop = async move {
+                let _sent_or_gone = stopped.changed().await;
+            };
+            http::serve(server, config, listener, stop).await
+        }
     };
-    let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    Ok((listener, address))
+    let beside = async {
+        match second {
+            Some(second) => serve(second).await,
+            None => Ok(()),
+        }
+    };
+    let stopping = async {
+        super::asked_to_stop().await;
+        drop(stop);
+    };
+    let (main, other, ()) = tokio::join!(serve(first), beside, stopping);
+    main.and(other)
+}
+
+/// Somewhere to listen.
+struct Place {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+}
+
+impl Place {
+    fn at(wanted: &str, flag: &str) -> std::result::Result<Self, Fault> {
+        let failed = |error: std::io::Error| {
+            let why = format!("cannot listen at {wanted}: {error}");
+            Fault::new(Code::InvalidSetting, why)
+                .with_hint(format!("choose another address with {flag} ADDR:PORT"))
+        };
+        let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+}
+
+/// Where access is asked for.
+fn authority(args: &ServeArgs, own: Option<&Place>) -> std::result::Result<Authority, Fault> {
+    Ok(match (own, &args.as_url) {
+        (Some(place), _) => {
+            let told = args.as_public_url.as_deref().map(bare);
+            Authority::At(told.unwrap_or_else(|| format!("http://{}", place.address)))
+        }
+        (None, Some(url)) => Authority::Foreign(Arc::new(foreign(url, args)?)),
+        (None, None) => Authority::Here,
+    })
 }
 
 /// When somebody without a token is let in, which is said where it is unusual.

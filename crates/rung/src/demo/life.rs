@@ -1,5 +1,7 @@
 //! Mira Holm, who does not exist: two years of her mail, chats, appointments, orders and notes.
 
+use std::fmt::Write as _;
+
 use jiff::civil::{DateTime, date};
 use jiff::{Span, ToSpan as _};
 use serde_json::{Value, json};
@@ -352,7 +354,7 @@ impl Life {
             for section in 1..=sections {
                 let count = 4 + self.below(5);
                 let lines = self.sentences(topic, count).join(" ");
-                body.push_str(&format!("\n## {section}\n\n{lines}\n"));
+                let _never_fails = write!(body, "\n## {section}\n\n{lines}\n");
             }
             let tag = if sections > 4 { "journal" } else { "list" };
             all.push((

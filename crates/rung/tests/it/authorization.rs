@@ -811,11 +811,11 @@ fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
     let data = open();
     let provider = format!("http://{}", data.server.address);
     let connect = |data: &Data, args: &[&str], name: &str| -> (Child, String) {
-        let link = data.sandbox.home().join(name);
-        if !link.exists() {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &link).unwrap();
+        let program = data.sandbox.home().join(name);
+        if !program.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &program).unwrap();
         }
-        let mut command = Command::new(link);
+        let mut command = Command::new(program);
         command
             .current_dir(data.sandbox.home())
             .env_clear()
@@ -999,6 +999,104 @@ fn what_was_approved_survives_a_kill_at_every_step() {
         1,
         "approved means issued, once: {listed}"
     );
+}
+
+#[test]
+fn a_kill_in_the_middle_of_an_approval_leaves_it_decided_or_not() {
+    let mut data = open();
+    let mut decided = 0;
+    for round in 0..12u64 {
+        let pushed = ok(
+            &data,
+            "/oauth/par",
+            &json!({"client_id": "longview", "authorization_details": details("continuous")}),
+        );
+        let request_uri = pushed["request_uri"].clone();
+        let review = ok(
+            &data,
+            "/consent/review",
+            &json!({"request_uri": request_uri}),
+        );
+        let approval = json!({"request_uri": request_uri, "approval_review_revision": review["approval_review_revision"]});
+        data.server.begin_and_wait(
+            &object("/consent/approve", &approval),
+            std::time::Duration::from_micros(round * 300),
+        );
+        crate::http::signal(&data.server.child, "KILL");
+        data.server = Server::at(&data.sandbox, &data.server.address, &["--dev"]);
+        let listed: Value =
+            serde_json::from_str(&data.sandbox.ok(&["pdpp", "grant", "list", "--json"])).unwrap();
+        let before = listed.as_array().unwrap().len();
+        let again = post(&data, "/consent/approve", &approval);
+        let listed: Value =
+            serde_json::from_str(&data.sandbox.ok(&["pdpp", "grant", "list", "--json"])).unwrap();
+        let after = listed.as_array().unwrap().len();
+        decided += 1;
+        assert_eq!(after, decided, "one grant for one approval");
+        match again.status {
+            200 => assert_eq!(before, after - 1, "it was not decided, and is now"),
+            409 => assert_eq!(before, after, "it was decided"),
+            other => panic!("{other}: {}", again.text()),
+        }
+    }
+}
+
+#[test]
+fn a_device_for_an_agent_gets_what_was_asked_for_or_what_the_owner_picks() {
+    let data = open();
+    let resource = format!("http://{}/mcp", data.server.address);
+    let details = details("continuous").to_string();
+    let begin = |pairs: &[(&str, &str)]| {
+        data.server
+            .post(form("/oauth/device_authorization", pairs))
+            .json()
+    };
+    let poll = |device: &Value| {
+        let code = device["device_code"].as_str().unwrap();
+        let grant = "urn:ietf:params:oauth:grant-type:device_code";
+        let pairs = [
+            ("grant_type", grant),
+            ("device_code", code),
+            ("client_id", "pdpp_cli"),
+        ];
+        data.server.post(form("/oauth/token", &pairs)).json()
+    };
+    let asked = begin(&[
+        ("client_id", "pdpp_cli"),
+        ("resource", &resource),
+        ("authorization_details", &details),
+    ]);
+    let user_code = asked["user_code"].as_str().unwrap();
+    let done = data
+        .server
+        .post(form("/device/approve", &[("user_code", user_code)]));
+    assert_eq!(done.json()["status"], "approved", "{}", done.text());
+    let given = poll(&asked);
+    assert!(
+        given["grant_id"].as_str().unwrap().starts_with("grt_"),
+        "{given}"
+    );
+    data.ok(
+        given["access_token"].as_str().unwrap(),
+        "/v1/streams/messages/records",
+    );
+
+    let picked = begin(&[("client_id", "pdpp_cli"), ("resource", &resource)]);
+    let refused = data.server.post(form(
+        "/device/approve",
+        &[("user_code", picked["user_code"].as_str().unwrap())],
+    ));
+    assert_eq!(
+        refused.status,
+        400,
+        "the owner has to pick: {}",
+        refused.text()
+    );
+    let elsewhere = begin(&[
+        ("client_id", "pdpp_cli"),
+        ("resource", "https://other.example/mcp"),
+    ]);
+    assert_eq!(elsewhere["error"], "invalid_target");
 }
 
 #[test]

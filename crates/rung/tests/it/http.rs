@@ -84,6 +84,16 @@ impl Server {
         let _gone = stream.shutdown(Shutdown::Both);
     }
 
+    /// Sends a request, and waits for a while, but not for the answer.
+    pub(crate) fn begin_and_wait(&self, request: &Request, a_while: Duration) {
+        let mut stream = self.connect();
+        stream
+            .write_all(request.head(&self.address).as_bytes())
+            .unwrap();
+        stream.write_all(&request.body).unwrap();
+        std::thread::sleep(a_while);
+    }
+
     /// Sends a message, and reads all of the answer.
     #[allow(
         clippy::needless_pass_by_value,
