@@ -88,23 +88,25 @@ impl Records {
             let Some((hash, failures, failed_ms)) = found else {
                 return Ok(None);
             };
-            let failures = u32::try_from(failures).unwrap_or(u32::MAX);
-            let wait_ms = match failures.checked_sub(FREE_FAILURES) {
+            let wait_ms = match u32::try_from(failures).unwrap_or(u32::MAX).checked_sub(FREE_FAILURES) {
                 None => 0,
                 Some(more) => MAX_WAIT_MS.min(1_000i64 << more.min(20)),
             };
+            let slow = |seconds: i64| {
+                let why = format!("too many wrong passwords: try again in {seconds} s");
+                Error::refused(Code::SlowDown, "password", why)
+            };
             if now_ms < failed_ms.saturating_add(wait_ms) {
-                let seconds = (failed_ms + wait_ms - now_ms) / 1_000 + 1;
-                return Err(Error::refused(
-                    Code::SlowDown,
-                    "password",
-                    format!("too many wrong passwords: try again in {seconds} s"),
-                ));
+                return Err(slow((failed_ms + wait_ms - now_ms) / 1_000 + 1));
             }
-            tx.execute(
-                "UPDATE login SET failures = failures + 1, failed_ms = ?2 WHERE subject = ?1",
-                params![subject, now_ms],
+            // Of several who saw the same count, one goes on.
+            let counted = tx.execute(
+                "UPDATE login SET failures = failures + 1, failed_ms = ?4 WHERE subject = ?1 AND failures = ?2 AND failed_ms = ?3",
+                params![subject, failures, failed_ms, now_ms],
             )?;
+            if counted != 1 {
+                return Err(slow(1));
+            }
             Ok(Some((subject, hash)))
         })?;
         let (subject, hash) = known.ok_or_else(refused)?;

@@ -659,6 +659,31 @@ fn a_wrong_password_is_forgiven_five_times_and_then_waits() {
 }
 
 #[test]
+fn many_guesses_at_once_are_no_way_around_the_limit() {
+    each(|fixture, _| {
+        let records = &fixture.records;
+        records
+            .set_password(&fixture.owner, "correct horse")
+            .unwrap();
+        let guessed: Vec<Code> = std::thread::scope(|scope| {
+            let guess = |n: usize| {
+                records
+                    .sign_in("owner_local", &format!("guess {n}"))
+                    .unwrap_err()
+                    .code()
+            };
+            let all: Vec<_> = (0..16).map(|n| scope.spawn(move || guess(n))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let judged = guessed
+            .iter()
+            .filter(|code| **code == Code::AuthenticationError)
+            .count();
+        assert!(judged <= 5, "{guessed:?}");
+    });
+}
+
+#[test]
 fn nothing_that_lets_anybody_in_is_kept_as_it_is() {
     let fixture = Fixture::sqlite(Options::default()).filled();
     fixture.put("home", "messages", "m", json!({"id": "m"}));
