@@ -79,19 +79,11 @@ impl Foreign {
             .filter(|(until, _)| *until > Instant::now())
             .cloned();
         if let Some((_, told)) = known {
+            self.check(&told, here)?;
             return records.admit_introspected(token, &told);
         }
         let told = self.ask(token)?;
-        let audience = match &told["aud"] {
-            Value::String(one) => one.trim_end_matches('/') == here,
-            Value::Array(several) => several.iter().any(|one| one.as_str() == Some(here)),
-            _ => false,
-        };
-        let issuer = told["iss"].as_str().map(|iss| iss.trim_end_matches('/'));
-        if told["active"] == true && (issuer != Some(self.issuer.as_str()) || !audience) {
-            tracing::warn!(iss = %told["iss"], aud = %told["aud"], "a token that is for elsewhere");
-            return Err(Error::TokenUnknown);
-        }
+        self.check(&told, here)?;
         let bearer = records.admit_introspected(token, &told)?;
         let ends = told["exp"]
             .as_i64()
@@ -104,6 +96,21 @@ impl Foreign {
             known.insert(key, (Instant::now() + believed, told));
         }
         Ok(bearer)
+    }
+
+    /// Refuses what is said of a token that is for elsewhere, or said by another.
+    fn check(&self, told: &Value, here: &str) -> Result<(), Error> {
+        let audience = match &told["aud"] {
+            Value::String(one) => one.trim_end_matches('/') == here,
+            Value::Array(several) => several.iter().any(|one| one.as_str() == Some(here)),
+            _ => false,
+        };
+        let issuer = told["iss"].as_str().map(|iss| iss.trim_end_matches('/'));
+        if told["active"] == true && (issuer != Some(self.issuer.as_str()) || !audience) {
+            tracing::warn!(iss = %told["iss"], aud = %told["aud"], "a token that is for elsewhere");
+            return Err(Error::TokenUnknown);
+        }
+        Ok(())
     }
 
     fn ask(&self, token: &str) -> Result<Value, Error> {

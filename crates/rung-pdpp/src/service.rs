@@ -100,6 +100,15 @@ impl Service {
         arrived
     }
 
+    /// The same of a request for access, which may come to an address of its own.
+    pub(crate) fn arrived_at_authority(&self, headers: &HeaderMap) -> Arrived {
+        let mut arrived = self.arrived(headers);
+        if let Authority::At(url) = &self.authority {
+            arrived.origin.clone_from(url);
+        }
+        arrived
+    }
+
     /// Where access is asked for.
     pub(crate) fn issuer(&self, arrived: &Arrived) -> String {
         match &self.authority {

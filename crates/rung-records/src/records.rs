@@ -71,6 +71,7 @@ pub struct Records {
     pub(crate) seal: Seal,
     pub(crate) declarations: RwLock<HashMap<String, (i64, Arc<Declaration>)>>,
     latest_ms: AtomicI64,
+    swept_ms: AtomicI64,
 }
 
 impl Records {
@@ -87,6 +88,7 @@ impl Records {
             seal: Seal::new(key),
             declarations: RwLock::default(),
             latest_ms: AtomicI64::new(0),
+            swept_ms: AtomicI64::new(0),
         })
     }
 
@@ -101,6 +103,14 @@ impl Records {
         })
     }
 
+    /// Whether there is anybody's data here.
+    pub fn is_used(&self) -> Result<bool> {
+        let found = self
+            .store
+            .reading(|tx| tx.one("SELECT 1 FROM connection LIMIT 1", &[], |_| Ok(())))?;
+        Ok(found.is_some())
+    }
+
     /// Whose data it is where nobody else is named.
     pub fn owner_id(&self) -> &'static str {
         OWNER
@@ -110,6 +120,17 @@ impl Records {
     pub(crate) fn now_ms(&self) -> i64 {
         let now = self.options.clock.0();
         self.latest_ms.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Whether an hour has passed since this was last so.
+    pub(crate) fn swept(&self, now_ms: i64) -> bool {
+        const HOUR_MS: i64 = 60 * 60 * 1_000;
+        let last = self.swept_ms.load(Ordering::Relaxed);
+        let due = now_ms - last >= HOUR_MS;
+        if due {
+            self.swept_ms.store(now_ms, Ordering::Relaxed);
+        }
+        due
     }
 
     /// The engine underneath.

@@ -1,6 +1,7 @@
 //! The command line: what was said, before what it means.
 #![allow(
     clippy::doc_markdown,
+    rustdoc::bare_urls,
     rustdoc::broken_intra_doc_links,
     reason = "these comments are the help that people read"
 )]
@@ -178,7 +179,7 @@ pub(crate) struct ServeArgs {
         long,
         value_name = "URL",
         conflicts_with = "as_listen",
-        requires = "as_credentials_file"
+        requires_all = ["as_credentials_file", "public_url"]
     )]
     pub(crate) as_url: Option<String>,
     /// What proves to it who asks: a file with NAME:SECRET.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -108,10 +109,13 @@ fn internal(error: impl std::fmt::Display) -> Fault {
 /// Lets in whoever has a token, of ours or of a grant; and anybody, where that is safe or was asked for.
 pub(crate) struct Guests {
     tokens: Tokens,
-    records: Arc<rung_records::Records>,
+    /// Where grants are kept, if they are given here.
+    records: Option<Arc<rung_records::Records>>,
     open: Open,
     known: Arc<Mutex<Known>>,
     agents: Arc<Mutex<Agents>>,
+    /// Whether there is personal data, as far as is known.
+    guarding: AtomicBool,
 }
 
 /// Agents that came with the token of a grant, and when it was last looked whether it holds.
@@ -151,19 +155,40 @@ pub(crate) enum Open {
 }
 
 impl Guests {
-    pub(crate) fn new(tokens: Tokens, records: Arc<rung_records::Records>, open: Open) -> Self {
+    pub(crate) fn new(
+        tokens: Tokens,
+        records: Option<Arc<rung_records::Records>>,
+        open: Open,
+    ) -> Self {
         Self {
             tokens,
             records,
             open,
             known: Arc::default(),
             agents: Arc::default(),
+            guarding: AtomicBool::new(false),
         }
+    }
+
+    /// Whether there is personal data here, which once it is there is taken to stay.
+    async fn guards_data(&self) -> Result<bool, Denied> {
+        let Some(records) = self.records.clone() else {
+            return Ok(false);
+        };
+        if self.guarding.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let asked = tokio::task::spawn_blocking(move || records.is_used()).await;
+        let asked = asked.map_err(|error| Denied::Broken(error.to_string()))?;
+        let used = asked.map_err(|error| Denied::Broken(error.to_string()))?;
+        self.guarding.store(used, Ordering::Relaxed);
+        Ok(used)
     }
 
     /// Lets in an agent that comes with the token of a grant.
     async fn agent(&self, shown: &str) -> Result<Permit, Denied> {
-        let (records, token) = (self.records.clone(), shown.to_owned());
+        let records = self.records.clone().ok_or(Denied::BadToken)?;
+        let token = shown.to_owned();
         let asked = tokio::task::spawn_blocking(move || records.agent(&token)).await;
         let asked = asked.map_err(|error| Denied::Broken(error.to_string()))?;
         let permit = asked.map_err(|error| match error.code() {
@@ -192,9 +217,11 @@ impl Guests {
         let Some(agent) = agents.get_mut(&name(permit)) else {
             return false;
         };
-        if agent.asked.elapsed() > MAX_AGE {
+        if agent.asked.elapsed() > MAX_AGE
+            && let Some(records) = self.records.clone()
+        {
             agent.asked = Instant::now();
-            let (records, agents) = (self.records.clone(), self.agents.clone());
+            let agents = self.agents.clone();
             let (shown, name) = (agent.token.expose().clone(), name(permit));
             // Whoever is shown something next is judged by what it finds.
             drop(tokio::task::spawn_blocking(move || {
@@ -287,9 +314,18 @@ impl Admission for Guests {
                 .await?;
             match (judged, bearer) {
                 (Err(Denied::BadToken), Some(shown)) => self.agent(shown).await,
+                // Where there is somebody's data, nobody comes in without saying who they are.
+                (Ok(_), None) if self.open == Open::WhileNoToken && self.guards_data().await? => {
+                    Err(Denied::NoToken)
+                }
                 (judged, _) => judged,
             }
         })
+    }
+
+    /// Whoever reads under a grant is told of that grant alone.
+    fn may_watch(&self, permit: &Permit) -> bool {
+        !self.agents.lock().contains_key(&name(permit))
     }
 
     fn still_admits(&self, permit: &Permit) -> bool {

@@ -21,6 +21,11 @@ pub trait Admission: Send + Sync {
     /// Whether somebody who was let in before would be let in now. Asked whenever a stream has something to say, which
     /// does not wait: what was known a moment ago will do.
     fn still_admits(&self, permit: &Permit) -> bool;
+
+    /// Whether somebody who was let in may see how much everybody does here.
+    fn may_watch(&self, _permit: &Permit) -> bool {
+        true
+    }
 }
 
 /// Why somebody is not let in.
@@ -222,6 +227,11 @@ impl Door {
         })
     }
 
+    /// Whether somebody may see how much everybody does here.
+    pub(super) fn may_watch(&self, permit: &Permit) -> bool {
+        self.admission.may_watch(permit)
+    }
+
     /// Whether a stream may go on.
     pub(super) fn still_admits(&self, permit: &Permit) -> bool {
         self.admission.still_admits(permit)
@@ -271,7 +281,7 @@ pub(super) fn challenge(origin: &str, denied: &Denied) -> Response {
         Denied::NotHere => (
             StatusCode::FORBIDDEN,
             "",
-            "an owner's token is not for agents: `rung pdpp connect` asks for one that is",
+            "this token is for something else: `rung pdpp connect` asks for one for agents, `rung token new` makes one for everything",
         ),
         Denied::Broken(why) => {
             tracing::error!(%why, "nobody can be let in");

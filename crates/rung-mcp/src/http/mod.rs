@@ -313,7 +313,12 @@ async fn health(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
-    if let Err(denied) = app.door.admit(request.headers()).await {
+    let denied = match app.door.admit(request.headers()).await {
+        Ok(permit) if app.door.may_watch(&permit) => None,
+        Ok(_) => Some(Denied::NotHere),
+        Err(denied) => Some(denied),
+    };
+    if let Some(denied) = denied {
         return door::challenge(&app.door.origin(request.headers()), &denied);
     }
     let made = app.server.0.tasks.made();

@@ -28,7 +28,7 @@ pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> 
         visit.text("request_uri")?,
     ) {
         (Some(given), _) => {
-            let asks = par::known(service, &authorize::details(given)?)?;
+            let asks = service.records().asks(&authorize::details(given)?)?;
             if asks.len() > 1 {
                 // A command reads under one grant.
                 let why = "one source at a time can be asked for here";
@@ -45,6 +45,12 @@ pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> 
             if petition.client.client_id != client.client_id {
                 let why = "the request is another application's";
                 return Err(Error::refused(Code::InvalidClient, "client_id", why));
+            }
+            if matches!(&petition.wanted, Wanted::Data(asks) if asks.len() > 1) {
+                return Err(Error::invalid(
+                    "request_uri",
+                    "one source at a time can be asked for here",
+                ));
             }
             petition.wanted
         }

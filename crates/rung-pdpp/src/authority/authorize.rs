@@ -109,15 +109,12 @@ pub(super) fn get(service: &Service, visit: &Visit) -> Result<Response, Error> {
         asked.get("authorization_details"),
         visit::text(&asked, "connector_id")?,
     ) {
-        (Some(given), _) => Wanted::Data(par::known(service, &details(given)?)?),
-        (None, Some(connector)) => Wanted::Data(par::known(
-            service,
-            &json!([{
-                "type": DETAILS_TYPE, "source": {"id": connector},
-                "purpose_code": "https://pdpp.dev/purpose/personal_ai_assistant",
-                "access_mode": "continuous", "streams": [{"name": "*"}],
-            }]),
-        )?),
+        (Some(given), _) => Wanted::Data(service.records().asks(&details(given)?)?),
+        (None, Some(connector)) => Wanted::Data(service.records().asks(&json!([{
+            "type": DETAILS_TYPE, "source": {"id": connector},
+            "purpose_code": "https://pdpp.dev/purpose/personal_ai_assistant",
+            "access_mode": "continuous", "streams": [{"name": "*"}],
+        }]))?),
         (None, None) => Wanted::Pick { one_source: false },
     };
     let picks = matches!(wanted, Wanted::Pick { .. });

@@ -7,6 +7,7 @@ use rung_records::authority::{
     Approved, Choice, Handed, Holder, Issued, Narrowed, Petition, Redeemed, Review, Wanted,
 };
 use rung_records::{Bearer, Error};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::visit::{self, Visit, with_query};
@@ -32,8 +33,11 @@ pub(super) fn show(
         return visit::redirect(&with_query("/owner/login", &[("next", Some(&here))]));
     };
     let petition = service.records().petition(id)?;
-    let offered = service.records().offer(&owner, &petition)?;
-    pages::consent(service, visit, &petition, offered, wrong)
+    match service.records().offer(&owner, &petition) {
+        Ok(offered) => pages::consent(service, visit, &petition, offered, wrong),
+        // What cannot be given can still be denied.
+        Err(error) => pages::consent(service, visit, &petition, Vec::new(), Some(&error)),
+    }
 }
 
 /// The request that a form or an object names.
@@ -199,11 +203,11 @@ fn choice_of_object(petition: &Petition, visit: &Visit) -> Result<Choice, Error>
                 |_| Error::invalid("approved_source_indexes", "a list of places is needed"),
             )?),
         };
-    let narrowing = visit
-        .fields
-        .get("source_narrowing")
-        .cloned()
-        .unwrap_or(Value::Null);
+    let narrowing = visit.fields.get("source_narrowing").cloned();
+    let narrowing = narrowing.unwrap_or(Value::Null);
+    if !matches!(narrowing, Value::Null | Value::Array(_) | Value::Object(_)) {
+        return Err(wrong("it is an object, or a list"));
+    }
     let all: Vec<usize> = match &petition.wanted {
         Wanted::Data(asks) => (0..asks.len()).collect(),
         _ => Vec::new(),
@@ -217,64 +221,84 @@ fn choice_of_object(petition: &Petition, visit: &Visit) -> Result<Choice, Error>
                 .cloned(),
             object => object.get(at.to_string()).cloned(),
         };
-        sources.push(narrowed(Some(at), &told.unwrap_or(Value::Null)).map_err(wrong)?);
+        sources.push(narrowed(Some(at), &told.unwrap_or(Value::Null))?);
     }
     // Where nothing was asked, the program says what the owner picked.
     if let (Wanted::Pick { .. }, Some(Value::Array(picked))) =
         (&petition.wanted, visit.fields.get("sources"))
     {
         for one in picked {
-            sources.push(narrowed(None, one).map_err(wrong)?);
+            sources.push(narrowed(None, one)?);
         }
     }
-    let mode = visit.text("access_mode")?;
+    let single_use = match visit.text("access_mode")? {
+        None => None,
+        Some("single_use") => Some(true),
+        Some("continuous") => Some(false),
+        Some(_) => {
+            let why = "access_mode is single_use or continuous";
+            return Err(Error::invalid("access_mode", why));
+        }
+    };
     Ok(Choice {
         sources: Some(sources),
-        single_use: mode.map(|mode| mode == "single_use"),
+        single_use,
         ai_training: flag("ai_training_consented"),
     })
 }
 
-fn narrowed(ask: Option<usize>, told: &Value) -> Result<Narrowed, &'static str> {
-    let texts = |value: &Value| -> Vec<String> {
-        let list = value.as_array().into_iter().flatten();
-        list.filter_map(|one| one.as_str().map(str::to_owned))
-            .collect()
+/// What a program says that the owner gives of one source. A word that is not known might have been meant to narrow it.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Told {
+    index: Option<u64>,
+    connector_id: Option<String>,
+    connection_ids: Vec<String>,
+    instance_ids: Vec<String>,
+    streams: Option<Vec<ToldStream>>,
+    since: Option<String>,
+    until: Option<String>,
+    days: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ToldStream {
+    Whole(String),
+    Part(ToldFields),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToldFields {
+    name: String,
+    fields: Option<Vec<String>>,
+}
+
+fn narrowed(ask: Option<usize>, told: &Value) -> Result<Narrowed, Error> {
+    let wrong = |error: serde_json::Error| Error::invalid("source_narrowing", error.to_string());
+    let told = match told {
+        Value::Null => Told::default(),
+        told => Told::deserialize(told).map_err(wrong)?,
     };
-    let text = |name: &str| told[name].as_str().map(str::to_owned);
-    let streams = match &told["streams"] {
-        Value::Null => None,
-        Value::Array(streams) => {
-            let mut all = Vec::new();
-            for stream in streams {
-                all.push(match stream {
-                    Value::String(name) => (name.clone(), None),
-                    Value::Object(members) => {
-                        let name = members.get("name").and_then(Value::as_str);
-                        let name = name.ok_or("a stream has a name")?;
-                        (name.to_owned(), members.get("fields").map(texts))
-                    }
-                    _ => return Err("streams is a list of names or objects"),
-                });
-            }
-            Some(all)
-        }
-        _ => return Err("streams is a list"),
-    };
-    let mut connections = texts(&told["connection_ids"]);
-    connections.extend(texts(&told["instance_ids"]));
+    let streams = told.streams.map(|streams| {
+        let part = |stream| match stream {
+            ToldStream::Whole(name) => (name, None),
+            ToldStream::Part(part) => (part.name, part.fields),
+        };
+        streams.into_iter().map(part).collect()
+    });
     Ok(Narrowed {
         ask,
-        connector: text("connector_id")
+        connector: told
+            .connector_id
             .map(|id| rung_records::declaration::slug(&id))
             .unwrap_or_default(),
-        connections,
+        connections: [told.connection_ids, told.instance_ids].concat(),
         streams,
-        since: text("since"),
-        until: text("until"),
-        days: told["days"]
-            .as_u64()
-            .and_then(|days| u32::try_from(days).ok()),
+        since: told.since,
+        until: told.until,
+        days: told.days,
     })
 }
 

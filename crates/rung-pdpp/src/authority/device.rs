@@ -2,8 +2,9 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use rung_fault::Code;
 use rung_records::Error;
-use rung_records::authority::{Choice, Filing, Wanted, Way};
+use rung_records::authority::{Choice, Filing, PRE_REGISTERED, Wanted, Way};
 use serde_json::json;
 
 use super::visit::{self, Visit, with_query};
@@ -17,10 +18,16 @@ pub(super) fn authorization(service: &Service, visit: &Visit) -> Result<Response
     let client = par::client(service, visit.text("client_id")?)?;
     let resource = authorize::resource(service, visit, visit.text("resource")?)?;
     let wanted = match (visit.fields.get("authorization_details"), &resource) {
-        (Some(given), _) => Wanted::Data(par::known(service, &authorize::details(given)?)?),
+        (Some(given), _) => Wanted::Data(service.records().asks(&authorize::details(given)?)?),
         // For an agent, what the owner picks; without a resource, a token of the owner's own.
         (None, Some(_)) => Wanted::Pick { one_source: false },
-        (None, None) => Wanted::OwnerToken,
+        (None, None) if PRE_REGISTERED.iter().any(|(id, _)| *id == client.client_id) => {
+            Wanted::OwnerToken
+        }
+        (None, None) => {
+            let why = "name what is asked for: resource, or authorization_details";
+            return Err(Error::refused(Code::UnauthorizedClient, "resource", why));
+        }
     };
     let package = match &wanted {
         Wanted::Data(asks) => asks.len() > 1,

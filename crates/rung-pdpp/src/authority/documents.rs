@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Url, redirect};
@@ -23,32 +24,37 @@ const KEPT: Duration = Duration::from_mins(5);
 /// Documents that are remembered.
 const MAX_KEPT: usize = 256;
 
-/// Documents that were read.
+/// Documents that are being read at once.
+const MAX_READING: usize = 8;
+/// How long it is not asked again for what could not be read.
+const FAILED: Duration = Duration::from_secs(30);
+
+/// Documents that were read, and those that could not be.
 #[derive(Default)]
 pub(crate) struct Documents {
-    known: Mutex<HashMap<String, (Instant, ClientCard)>>,
+    known: Mutex<HashMap<String, (Instant, Option<ClientCard>)>>,
+    reading: AtomicUsize,
 }
 
 impl Documents {
     /// The application whose id is this address.
     pub(crate) fn client(&self, id: &str) -> Result<ClientCard, Error> {
-        let lock = || {
-            self.known
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        };
-        if let Some((at, card)) = lock().get(id)
-            && at.elapsed() < KEPT
-        {
-            return Ok(card.clone());
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match lock().get(id) {
+            Some((at, Some(card))) if at.elapsed() < KEPT => return Ok(card.clone()),
+            Some((at, None)) if at.elapsed() < FAILED => {
+                return Err(wrong("the document there could not be read a moment ago"));
+            }
+            _ => {}
         }
-        let card = Self::read(id)?;
+        let _one = Reading::begin(&self.reading)?;
+        let card = Self::read(id);
         let mut known = lock();
         known.retain(|_, (at, _)| at.elapsed() < KEPT);
         if known.len() < MAX_KEPT {
-            known.insert(id.to_owned(), (Instant::now(), card.clone()));
+            known.insert(id.to_owned(), (Instant::now(), card.as_ref().ok().cloned()));
         }
-        Ok(card)
+        card
     }
 
     fn read(id: &str) -> Result<ClientCard, Error> {
@@ -103,6 +109,26 @@ impl Documents {
     }
 }
 
+/// One of the few that may be read at once: whoever asks chooses how slow it is.
+struct Reading<'a>(&'a AtomicUsize);
+
+impl<'a> Reading<'a> {
+    fn begin(count: &'a AtomicUsize) -> Result<Self, Error> {
+        let reading = Self(count);
+        if count.fetch_add(1, Ordering::Relaxed) < MAX_READING {
+            return Ok(reading);
+        }
+        let why = "too many applications are being looked up: try again in a moment";
+        Err(Error::refused(Code::SlowDown, "client_id", why))
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn wrong(why: impl Into<String>) -> Error {
     Error::refused(Code::InvalidClient, "client_id", why)
 }
@@ -113,6 +139,7 @@ fn address(id: &str) -> Result<Url, Error> {
         && url.username().is_empty()
         && url.password().is_none()
         && url.fragment().is_none()
+        && url.port().is_none()
         && url.path().len() > 1
         && !url.path().split('/').any(|part| matches!(part, "." | ".."))
         && url.as_str() == id
@@ -213,6 +240,7 @@ mod tests {
             "https://app.example/c#f",
             "https://app.example/a/../c",
             "HTTPS://app.example/c",
+            "https://app.example:22/c",
         ] {
             assert!(address(bad).is_err(), "{bad}");
         }

@@ -462,7 +462,8 @@ fn duration(told: &str) -> String {
 
 /// A purpose, in words.
 fn purpose(code: &str) -> String {
-    let known = match code.rsplit('/').next().unwrap_or_default() {
+    let own = code.strip_prefix("https://pdpp.dev/purpose/");
+    let known = match own.unwrap_or_default() {
         "personalization" => "fitting something to you",
         "analytics" => "statistics",
         "export" => "taking your data elsewhere",

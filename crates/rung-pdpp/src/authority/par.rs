@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rung_fault::Code;
 use rung_records::Error;
-use rung_records::authority::{Ask, ClientCard, Filing, Wanted, Way};
-use serde_json::{Value, json};
+use rung_records::authority::{ClientCard, Filing, Wanted, Way};
+use serde_json::json;
 
 use super::authorize::{self, Challenge};
 use super::visit::{self, Visit, with_query};
@@ -34,7 +34,7 @@ pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> 
             "authorization_details is needed",
         )
     })?;
-    let asks = known(service, asks)?;
+    let asks = service.records().asks(asks)?;
     let way = match visit.text("redirect_uri")? {
         None => Way::Pushed,
         Some(_) => Challenge::read(&visit.fields)?.way(&client)?,
@@ -80,20 +80,4 @@ pub(super) fn client(service: &Service, id: Option<&str>) -> Result<ClientCard, 
         return service.documents.client(id);
     }
     Err(unknown("no application is known by this client_id"))
-}
-
-/// What was asked for, of sources that there are.
-pub(super) fn known(service: &Service, details: &Value) -> Result<Vec<Ask>, Error> {
-    let asks = Ask::read_all(details)?;
-    for ask in &asks {
-        service.records().connector(&ask.connector).map_err(|_| {
-            let why = format!("no source is known as {}", ask.connector);
-            Error::refused(
-                Code::InvalidAuthorizationDetails,
-                "authorization_details",
-                why,
-            )
-        })?;
-    }
-    Ok(asks)
 }

@@ -103,6 +103,30 @@ pub(super) fn set_csrf(visit: &Visit, response: &mut Response, csrf: &str) {
 /// Refuses a form that none of our pages sent. An object cannot be sent by a form of another site, and a request of
 /// its scripts says where it comes from, which the door has checked.
 pub(super) fn check_csrf(service: &Service, visit: &Visit) -> Result<(), Error> {
+    let refused = || {
+        Error::refused(
+            Code::PermissionError,
+            CSRF_FIELD,
+            "this form was not sent by one of our pages: open the page again",
+        )
+    };
+    // Programs on the same machine share its name and its cookies, but not our port.
+    if let Some(origin) = visit.header("origin") {
+        let host = visit.header("host").unwrap_or_default();
+        let here = format!(
+            "{}://{host}",
+            if visit.arrived.is_tls() {
+                "https"
+            } else {
+                "http"
+            }
+        );
+        if !origin.eq_ignore_ascii_case(&visit.arrived.origin)
+            && !origin.eq_ignore_ascii_case(&here)
+        {
+            return Err(refused());
+        }
+    }
     let repeated = visit.text(CSRF_FIELD)?;
     if visit.is_json
         || (service.without_login && repeated.is_none() && visit.header("origin").is_none())
@@ -116,9 +140,5 @@ pub(super) fn check_csrf(service: &Service, visit: &Visit) -> Result<(), Error> 
     if known.len() >= 32 && bool::from(same) {
         return Ok(());
     }
-    Err(Error::refused(
-        Code::PermissionError,
-        CSRF_FIELD,
-        "this form was not sent by one of our pages: open the page again",
-    ))
+    Err(refused())
 }

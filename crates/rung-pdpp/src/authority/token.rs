@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rung_fault::{Code, Coded as _};
 use rung_records::Error;
-use rung_records::authority::{Collected, Holder, Issued, Redeemed};
+use rung_records::authority::{ClientCard, Collected, Holder, Issued, Redeemed};
 use serde_json::{Value, json};
 
 use super::metadata::DEVICE_CODE;
@@ -30,7 +30,10 @@ pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> 
             })
         }
         "refresh_token" => {
-            let client = par::client(service, visit.text("client_id")?)?;
+            let client = match visit.text("client_id")? {
+                Some(id) if id.starts_with("https://") => ClientCard::refreshing(id.to_owned()),
+                id => par::client(service, id)?,
+            };
             let again = [("fresh_authorization_required", json!(true))];
             let refused = |why: &str| oauth_refusal(Code::InvalidGrant, why, &again);
             Ok(

@@ -74,7 +74,7 @@ impl Visit {
         request: Request,
     ) -> Result<Self, (Arrived, Error)> {
         let (parts, body) = request.into_parts();
-        let arrived = service.arrived(&parts.headers);
+        let arrived = service.arrived_at_authority(&parts.headers);
         let kind = parts.headers.get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let is_json = kind.split(';').next().is_some_and(|kind| {
@@ -242,7 +242,12 @@ fn refusal(path: &str, arrived: &Arrived, error: &Error) -> Response {
             }
             code => code,
         };
-        return oauth_refusal(code, &error.to_string(), &[]);
+        let mut response = oauth_refusal(code, &error.to_string(), &[]);
+        // Who proves nothing has nothing to prove wrongly, but where tokens are given.
+        if code == Code::InvalidClient && path != "/oauth/token" {
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+        }
+        return response;
     }
     answer::refusal(error, &arrived.request_id, &arrived.origin)
 }

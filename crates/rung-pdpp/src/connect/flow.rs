@@ -53,8 +53,15 @@ pub struct Connected {
 pub async fn connect(ask: &Ask, tell: impl Fn(&Waiting)) -> Result<Connected, Fault> {
     let http = Http::new()?;
     let found = discover(&http, &ask.provider).await?;
-    let client = client(&http, ask, &found).await?;
-    let started = begin(&http, ask, &found, client.as_ref()).await?;
+    let mut client = client(&http, ask, &found).await?;
+    let started = match begin(&http, ask, &found, client.as_ref()).await {
+        // A provider may have forgotten us.
+        Err(fault) if fault.code() == Code::InvalidClient && found.registration.is_some() => {
+            client = register(&http, &found).await?;
+            begin(&http, ask, &found, client.as_ref()).await?
+        }
+        started => started?,
+    };
     tell(&Waiting {
         approval_url: started.approval_url.clone(),
         user_code: started.user_code.clone(),
@@ -86,6 +93,10 @@ async fn client(http: &Http, ask: &Ask, found: &Discovered) -> Result<Option<Cli
     if let Some(client) = known.and_then(|cached| cached.client) {
         return Ok(Some(client));
     }
+    register(http, found).await
+}
+
+async fn register(http: &Http, found: &Discovered) -> Result<Option<ClientKept>, Fault> {
     let Some(url) = &found.registration else {
         return Ok(None);
     };
@@ -133,6 +144,9 @@ async fn begin(
         body["request_uri"] = json!(push(http, ask, found, client).await?);
     }
     let said = http.post(&found.agent_connect, None, &body).await?;
+    if said.error() == Some("invalid_client") {
+        return Err(refused("agent-connect", &said));
+    }
     if said.status == 400 && ask.source.is_none() {
         let why = format!(
             "the provider wants to be told what is asked for ({})",
@@ -225,7 +239,13 @@ async fn wait(http: &Http, started: &Started) -> Result<Value, Fault> {
     }
     loop {
         tokio::time::sleep(Duration::from_millis(started.interval_ms)).await;
-        let said = http.post(&started.poll_url, None, &body).await?;
+        let late = began.elapsed() > PATIENCE;
+        let said = match http.post(&started.poll_url, None, &body).await {
+            Ok(said) => said,
+            // A connection that broke says nothing of what the owner does.
+            Err(_) if !late => continue,
+            Err(fault) => return Err(fault),
+        };
         let status = said.body["status"].as_str();
         let credential = if said.body["credential"].is_object() {
             &said.body["credential"]
@@ -241,7 +261,7 @@ async fn wait(http: &Http, started: &Started) -> Result<Value, Fault> {
         if !waits || (!said.is_success() && said.status != 400 && said.status != 429) {
             return Err(refused("the owner's answer", &said));
         }
-        if began.elapsed() > PATIENCE {
+        if late {
             return Err(Fault::new(
                 Code::ExpiredToken,
                 "the owner did not decide within five minutes",

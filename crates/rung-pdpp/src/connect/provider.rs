@@ -155,10 +155,10 @@ pub(super) fn absolute(base: &str, given: &str) -> Result<String, Fault> {
     let joined = Url::parse(&format!("{base}/")).and_then(|base| base.join(given));
     let url = joined.map_err(|error| broken(format!("{given}: {error}")))?;
     let loopback = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
-    if url.scheme() != "https" && !loopback && !base.starts_with("http://") {
-        return Err(broken(format!(
-            "{url}: a provider over TLS names an address without it"
-        )));
+    let plain = url.scheme() == "http"
+        && (loopback || base.starts_with(&url.origin().ascii_serialization()));
+    if url.scheme() != "https" && !plain {
+        return Err(broken(format!("{url}: that is no address to go to")));
     }
     Ok(url.as_str().to_owned())
 }
@@ -243,6 +243,29 @@ async fn metadata(http: &Http, base: &str, name: &str) -> Result<Value, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_sent_to_what_is_no_page() {
+        let at = |base: &str, given: &str| absolute(base, given).ok();
+        assert_eq!(
+            at("https://a.example", "/x").as_deref(),
+            Some("https://a.example/x")
+        );
+        assert_eq!(
+            at("http://127.0.0.1:7", "consent").as_deref(),
+            Some("http://127.0.0.1:7/consent")
+        );
+        assert!(at("http://a.example", "http://a.example/x").is_some());
+        for bad in [
+            "vscode://localhost/run",
+            "javascript:x",
+            "file:///etc/passwd",
+            "http://b.example/x",
+        ] {
+            assert_eq!(at("http://a.example", bad), None, "{bad}");
+            assert_eq!(at("https://a.example", bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn an_address_is_brought_into_one_form() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::cache::{Cache, Cached};
 use super::flow::credential;
-use super::provider::{Http, Said, broken};
+use super::provider::{Http, Said, absolute, broken, provider_url};
 
 /// So long before its end a token is not used any more.
 const BEFORE_END: Duration = Duration::from_mins(1);
@@ -67,20 +67,13 @@ async fn renew(cache: &Cache, provider: &str, cached: Cached) -> Result<Cached, 
         .authorization_server
         .clone()
         .unwrap_or_else(|| provider.to_owned());
-    let server = http
-        .get(
-            &format!("{issuer}/.well-known/oauth-authorization-server"),
-            None,
-        )
-        .await?;
-    let endpoint = server.body["token_endpoint"].as_str();
-    let endpoint = endpoint.ok_or_else(|| broken("it does not say where tokens are given"))?;
-    let pairs = [
-        ("grant_type", "refresh_token"),
-        ("refresh_token", &refresh),
-        ("client_id", &client),
-    ];
-    let said = http.form(endpoint, &pairs).await?;
+    let renewed = ask_again(&http, &issuer, &refresh, &client).await;
+    let said = match renewed {
+        Ok(said) => said,
+        // What still works for a while is better than nothing.
+        Err(_) if left(&cached).is_some_and(|left| left > 0) => return Ok(cached),
+        Err(fault) => return Err(fault),
+    };
     if !said.is_success() {
         if said.error() == Some("invalid_grant") {
             return Err(over(provider));
@@ -101,8 +94,43 @@ async fn renew(cache: &Cache, provider: &str, cached: Cached) -> Result<Cached, 
     Ok(next)
 }
 
+async fn ask_again(http: &Http, issuer: &str, refresh: &str, client: &str) -> Result<Said, Fault> {
+    let server = http
+        .get(
+            &format!("{issuer}/.well-known/oauth-authorization-server"),
+            None,
+        )
+        .await?;
+    let told = server.body["issuer"]
+        .as_str()
+        .map(provider_url)
+        .transpose()?;
+    if told.as_deref() != Some(issuer) {
+        return Err(broken(format!(
+            "the authorization server {issuer} says that it is another"
+        )));
+    }
+    let endpoint = server.body["token_endpoint"].as_str();
+    let endpoint = endpoint.ok_or_else(|| broken("it does not say where tokens are given"))?;
+    let pairs = [
+        ("grant_type", "refresh_token"),
+        ("refresh_token", refresh),
+        ("client_id", client),
+    ];
+    http.form(&absolute(issuer, endpoint)?, &pairs).await
+}
+
 fn known(cache: &Cache, provider: &str) -> Result<Cached, Fault> {
-    cache.read(provider)?.ok_or_else(|| {
+    let kept = cache.read(provider)?;
+    if let Some(other) = kept.as_ref().and_then(|kept| kept.provider_url.as_deref())
+        && provider_url(other)? != provider
+    {
+        let why = format!("what is kept there is of {other}, and is not sent to {provider}");
+        return Err(Fault::new(Code::PermissionError, why).with_hint(format!(
+            "`rung pdpp connect {provider}` asks for access to it"
+        )));
+    }
+    kept.ok_or_else(|| {
         let why = format!(
             "nothing is kept of {provider} in {}",
             cache.path(provider).display()

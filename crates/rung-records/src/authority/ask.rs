@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use rung_fault::Code;
 
-use crate::declaration::slug;
-use crate::{Error, Result};
+use crate::declaration::{Declaration, slug};
+use crate::{Error, Records, Result};
 
 /// The type of what is asked for here.
 pub const DETAILS_TYPE: &str = "https://pdpp.dev/data-access";
@@ -98,8 +98,9 @@ impl Ask {
         let purpose_code = object
             .text("purpose_code")?
             .ok_or_else(|| wrong("purpose_code is needed: an absolute URI"))?;
-        if !purpose_code.starts_with("https://") || purpose_code.chars().any(char::is_whitespace) {
-            return Err(wrong("purpose_code is an absolute https URI"));
+        let plain = |c: char| c.is_ascii_graphic() && !"?#%\\\"<>".contains(c);
+        if !purpose_code.starts_with("https://") || !purpose_code.chars().all(plain) {
+            return Err(wrong("purpose_code is an absolute https URI, and plain"));
         }
         let streams = object.list("streams")?;
         if streams.is_empty() {
@@ -135,11 +136,75 @@ impl Ask {
         })
     }
 
+    /// Refuses what could never be given, as the source declares itself now.
+    pub(crate) fn check(&self, declaration: &Declaration) -> Result<()> {
+        for (at, asked) in self.streams.iter().enumerate() {
+            if self.streams[..at]
+                .iter()
+                .any(|other| other.name == asked.name)
+            {
+                return Err(wrong(format!("stream {} is named twice", asked.name)));
+            }
+            if asked.name == "*" {
+                if !asked.fields.is_empty() || asked.view.is_some() || !asked.resources.is_empty() {
+                    return Err(wrong("* stands for all streams, whole"));
+                }
+                continue;
+            }
+            let stream = declaration.stream(&asked.name);
+            let stream = stream.ok_or_else(|| {
+                wrong(format!(
+                    "{} has no stream {}",
+                    declaration.connector, asked.name
+                ))
+            })?;
+            if let Some(unknown) = asked
+                .fields
+                .iter()
+                .find(|name| stream.field(name).is_none())
+            {
+                return Err(wrong(format!(
+                    "stream {} has no field {unknown}",
+                    stream.name
+                )));
+            }
+            if let Some(view) = &asked.view
+                && !stream.views.iter().any(|own| own.id == *view)
+            {
+                return Err(wrong(format!("stream {} has no view {view}", stream.name)));
+            }
+            let timed = asked.since.is_some() || asked.until.is_some();
+            if timed && stream.consent_time_field.is_none() {
+                return Err(wrong(format!(
+                    "stream {} has no time to be limited by",
+                    stream.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether it is for training models, to which the owner has to agree by an act of its own.
     pub fn is_training(&self) -> bool {
-        self.purpose_code
-            .trim_end_matches('/')
-            .ends_with("/ai_training")
+        let code = self.purpose_code.trim_end_matches('/').to_ascii_lowercase();
+        code.ends_with("/ai_training")
+    }
+}
+
+impl Records {
+    /// Reads what was asked for, and refuses what could never be given.
+    pub fn asks(&self, details: &Value) -> Result<Vec<Ask>> {
+        let asks = Ask::read_all(details)?;
+        self.store.reading(|tx| {
+            for ask in &asks {
+                let declaration = self.declaration(tx, &ask.connector)?;
+                let declaration = declaration
+                    .ok_or_else(|| wrong(format!("no source is known as {}", ask.connector)))?;
+                ask.check(&declaration)?;
+            }
+            Ok(())
+        })?;
+        Ok(asks)
     }
 }
 

@@ -93,6 +93,8 @@ const MAX_REGISTRATIONS: i64 = 120;
 const REGISTERED_WITHIN_MS: i64 = 10 * 60 * 1_000;
 /// Addresses that the owner may be sent back to.
 const MAX_REDIRECTS: usize = 20;
+/// Bytes of all that an application says of itself.
+const MAX_CARD_BYTES: usize = 8 * 1024;
 /// Characters of a name.
 const MAX_NAME_CHARS: usize = 120;
 /// Bytes of an address.
@@ -136,10 +138,10 @@ impl ClientCard {
             return Err(wrong("token_endpoint_auth_method is none here"));
         }
         if let Some(name) = &self.client_name
-            && (name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control))
+            && (name.chars().count() > MAX_NAME_CHARS || name.chars().any(is_unseen))
         {
             return Err(wrong(format!(
-                "client_name has {MAX_NAME_CHARS} characters at most, and no control characters"
+                "client_name has {MAX_NAME_CHARS} characters at most, and all of them can be seen"
             )));
         }
         let unknown = self
@@ -189,6 +191,24 @@ impl ClientCard {
         Ok(())
     }
 
+    /// An application that got a refresh token before, under an address that need not be read again for it.
+    pub fn refreshing(client_id: String) -> Self {
+        Self {
+            client_id,
+            client_id_issued_at: None,
+            client_name: None,
+            token_endpoint_auth_method: none(),
+            redirect_uris: Vec::new(),
+            grant_types: vec!["refresh_token".to_owned()],
+            response_types: Vec::new(),
+            application_type: None,
+            client_uri: None,
+            logo_uri: None,
+            policy_uri: None,
+            tos_uri: None,
+        }
+    }
+
     /// How it is called.
     pub fn name(&self) -> &str {
         self.client_name.as_deref().unwrap_or(&self.client_id)
@@ -220,6 +240,12 @@ fn refuse_unknown(told: &serde_json::Map<String, Value>) -> Result<()> {
 
 fn wrong(why: impl Into<String>) -> Error {
     Error::refused(Code::InvalidClientMetadata, "", why)
+}
+
+/// Characters that change how others look, or nothing at all.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{61c}')
 }
 
 /// The scheme of an address, and what follows.
@@ -257,12 +283,14 @@ fn is_redirect(uri: &str) -> bool {
     let scheme = scheme.to_ascii_lowercase();
     let authority = || {
         let rest = rest.strip_prefix("//").unwrap_or_default();
-        rest.split(['/', '?']).next().unwrap_or_default()
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b".-:[]".contains(&b);
+        Some(authority).filter(|authority| !authority.is_empty() && authority.bytes().all(plain))
     };
     plain
         && match scheme.as_str() {
-            "https" => !authority().is_empty() && !authority().contains('@'),
-            "http" => is_loopback(uri) && !authority().contains('@'),
+            "https" => authority().is_some(),
+            "http" => is_loopback(uri) && authority().is_some(),
             // What a browser runs or reads itself.
             "javascript" | "data" | "vbscript" | "file" | "blob" | "about" | "ws" | "wss"
             | "ftp" | "view-source" => false,
@@ -281,6 +309,11 @@ impl Records {
         let mut card = ClientCard::read(fresh_id("client")?, told)?;
         card.client_id_issued_at = Some(now_ms / 1_000);
         let body = serde_json::to_string(&card)?;
+        if body.len() > MAX_CARD_BYTES {
+            return Err(wrong(format!(
+                "all of it has {MAX_CARD_BYTES} bytes at most"
+            )));
+        }
         self.store.writing(|tx| {
             let lately = tx.one(
                 "SELECT count(*) FROM client WHERE registered_ms > ?1",
@@ -390,6 +423,7 @@ mod tests {
             "data:text/html,x",
             "/cb",
             "https://app.example/ a",
+            "https://app.example;sandbox/cb",
             "https://app.example/\\x",
         ] {
             assert!(!is_redirect(bad), "{bad}");

@@ -203,7 +203,7 @@ impl Records {
             if owner != client.client_id {
                 return Err(invalid("the refresh token is another application's"));
             }
-            if revoked.is_some() {
+            if revoked.is_some() || !client.refreshes() {
                 return Err(invalid("the refresh token was ended"));
             }
             let taken = match used {

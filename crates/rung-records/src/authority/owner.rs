@@ -110,7 +110,7 @@ impl Records {
             Ok(Some((subject, hash)))
         })?;
         let (subject, hash) = known.ok_or_else(refused)?;
-        if !Password::stored(hash).verify(password) {
+        if !Password::stored(hash.clone()).verify(password) {
             return Err(refused());
         }
         let token = Token::generate().map_err(|error| Error::corrupt("token", error))?;
@@ -120,10 +120,16 @@ impl Records {
                 "UPDATE login SET failures = 0, failed_ms = 0 WHERE subject = ?1",
                 params![subject],
             )?;
-            tx.execute(
-                "INSERT INTO session (hash, subject, expires_ms) VALUES (?1, ?2, ?3)",
-                params![&session, subject, now_ms + SESSION_MS],
-            )
+            // A password that was changed meanwhile opens nothing.
+            let begun = tx.execute(
+                "INSERT INTO session (hash, subject, expires_ms)
+                 SELECT ?1, ?2, ?3 FROM login WHERE subject = ?2 AND password = ?4",
+                params![&session, subject, now_ms + SESSION_MS, &hash],
+            )?;
+            match begun {
+                1 => Ok(()),
+                _ => Err(refused()),
+            }
         })?;
         Ok(Session { token })
     }

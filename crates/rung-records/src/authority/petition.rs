@@ -24,11 +24,17 @@ use crate::{Error, Records, Result};
 
 /// How long the owner has to decide.
 const PENDING_MS: i64 = 300 * 1_000;
+/// Requests that wait for the owner at once.
+const MAX_PENDING: i64 = 500;
+/// Bytes of one of them.
+const MAX_BODY_BYTES: usize = 32 * 1024;
 /// How often may be asked for the answer.
 const INTERVAL_MS: i64 = 1_000;
 /// A grant for one use is used by then, or never.
 const SINGLE_USE_MS: i64 = 24 * 60 * 60 * 1_000;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Days after which a grant may end by itself.
+const MAX_DAYS: u32 = 3_650;
 /// What the owner types, without letters that make words or look like others.
 const USER_CODE: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 /// The form of what is decided on, so that nothing else is approved.
@@ -341,7 +347,23 @@ impl Records {
             parent_package_id: filing.parent_package_id,
         };
         let body = serde_json::to_string(&body)?;
+        if body.len() > MAX_BODY_BYTES {
+            return Err(Error::refused(
+                Code::InvalidAuthorizationDetails,
+                "authorization_details",
+                format!("what is asked for has {MAX_BODY_BYTES} bytes at most"),
+            ));
+        }
         self.store.writing(|tx| {
+            let waiting = tx.one(
+                "SELECT count(*) FROM petition WHERE status = 'pending' AND expires_ms > ?1",
+                params![now_ms],
+                |row| row.int(0),
+            )?;
+            if waiting.unwrap_or(0) >= MAX_PENDING {
+                let why = "too many requests wait for the owner: try again in a few minutes";
+                return Err(Error::refused(Code::SlowDown, "", why));
+            }
             tx.execute(
                 "INSERT INTO petition (id, body, status, user_code, secret, expires_ms) VALUES (?1, ?2, 'pending', ?3, ?4, ?5)",
                 params![&id, &body, user_code.as_ref(), hash.as_ref(), now_ms + PENDING_MS],
@@ -409,6 +431,13 @@ impl Records {
         choice: &Choice,
         now_ms: i64,
     ) -> Result<Decision> {
+        let sources = choice.sources.iter().flatten();
+        if sources
+            .filter_map(|source| source.days)
+            .any(|days| !(1..=MAX_DAYS).contains(&days))
+        {
+            return Err(wrong(format!("days are 1 to {MAX_DAYS}")));
+        }
         let mut decision = Decision {
             grants: Vec::new(),
             ends: Vec::new(),
@@ -554,9 +583,10 @@ impl Records {
                 subject: owner.subject,
                 holder: holder.clone(),
             };
+            // Whoever asked has as long to come for it as a code would live.
             tx.execute(
-                "UPDATE petition SET outcome = ?2 WHERE id = ?1",
-                params![id, &serde_json::to_string(&outcome)?],
+                "UPDATE petition SET outcome = ?2, expires_ms = ?3 WHERE id = ?1",
+                params![id, &serde_json::to_string(&outcome)?, now_ms + PENDING_MS],
             )?;
             let handed = match &petition.way {
                 Way::Device | Way::Poll => Handed::Later,
@@ -673,26 +703,47 @@ impl Records {
         })
     }
 
-    /// Clears away petitions and codes whose time is long over.
+    /// Clears away what nobody will ask for any more.
     pub(crate) fn drop_petitions(&self) -> Result<()> {
-        let before = self.now_ms() - DAY_MS;
+        let now_ms = self.now_ms();
         let due = self.store.reading(|tx| {
             tx.one(
-                "SELECT 1 WHERE EXISTS (SELECT 1 FROM petition WHERE expires_ms < ?1)
-                 OR EXISTS (SELECT 1 FROM code WHERE expires_ms < ?1)
-                 OR EXISTS (SELECT 1 FROM session WHERE expires_ms < ?1)",
-                params![before],
+                "SELECT 1 FROM petition WHERE expires_ms < ?1 LIMIT 1",
+                params![now_ms],
                 |_| Ok(()),
             )
         })?;
-        if due.is_none() {
+        let hourly = self.swept(now_ms);
+        if due.is_none() && !hourly {
             return Ok(());
         }
+        let (day, month) = (now_ms - DAY_MS, now_ms - 30 * DAY_MS);
         self.store.writing(|tx| {
-            for table in ["petition", "code", "session"] {
-                let sql = format!("DELETE FROM {table} WHERE expires_ms < ?1");
-                tx.execute(&sql, params![before])?;
+            // What was decided is remembered for a day, so that asking twice is told apart from asking in vain.
+            tx.execute(
+                "DELETE FROM petition WHERE expires_ms < ?1 AND (status = 'pending' OR expires_ms < ?2)",
+                params![now_ms, day],
+            )?;
+            if !hourly {
+                return Ok(());
             }
+            for table in ["code", "session", "token"] {
+                let sql = format!("DELETE FROM {table} WHERE expires_ms < ?1");
+                tx.execute(&sql, params![day])?;
+            }
+            for sql in [
+                "DELETE FROM refresh WHERE used_ms < ?1",
+                "DELETE FROM client WHERE registered_ms < ?1 AND NOT EXISTS (SELECT 1 FROM token t WHERE t.client = client.id)
+                 AND NOT EXISTS (SELECT 1 FROM refresh r WHERE r.client = client.id)",
+            ] {
+                tx.execute(sql, params![month])?;
+            }
+            tx.execute(
+                "DELETE FROM family WHERE NOT EXISTS (SELECT 1 FROM token t WHERE t.family = family.id)
+                 AND NOT EXISTS (SELECT 1 FROM refresh r WHERE r.family = family.id)
+                 AND NOT EXISTS (SELECT 1 FROM code c WHERE c.family = family.id)",
+                &[],
+            )?;
             Ok(())
         })
     }
@@ -743,9 +794,12 @@ impl Giving<'_> {
                     why,
                 ));
             }
+            let connections = chosen(&eligible, stream, &narrowed.connections)?;
+            let Some(connections) = connections else {
+                continue;
+            };
             for own in own {
-                let connections = chosen(&eligible, &stream.instance_ids, &narrowed.connections)?;
-                selections.extend(narrow(own, stream, narrowed, connections)?);
+                selections.extend(narrow(own, stream, narrowed, connections.clone())?);
             }
         }
         if selections.is_empty() {
@@ -809,18 +863,38 @@ fn ends_at(now_ms: i64, end: End) -> Option<i64> {
     }
 }
 
-/// The connections that are given: those that the owner chose, of those that were asked for.
-fn chosen(eligible: &[Connection], asked: &[String], narrowed: &[String]) -> Result<Vec<String>> {
-    let known = |ids: &[String], among: &[String]| ids.iter().all(|id| among.contains(id));
+/// The connections that a stream is given of: those that the owner chose, of those that were asked for. `None` leaves the
+/// stream out.
+fn chosen(
+    eligible: &[Connection],
+    stream: &AskedStream,
+    narrowed: &[String],
+) -> Result<Option<Vec<String>>> {
+    let asked = stream.instance_ids.as_slice();
     let all: Vec<String> = eligible.iter().map(|one| one.id.clone()).collect();
-    let offered = if asked.is_empty() { &all } else { asked };
-    if !known(asked, &all) || !known(narrowed, offered) {
+    let known = |ids: &[String]| ids.iter().all(|id| all.contains(id));
+    if !known(asked) || !known(narrowed) {
         return Err(Error::ConnectionNotFound);
     }
     match (narrowed, asked, eligible) {
-        (chosen @ [_, ..], _, _) => Ok(chosen.to_vec()),
-        ([], asked @ [_, ..], _) => Ok(asked.to_vec()),
-        ([], [], [only]) => Ok(vec![only.id.clone()]),
+        ([_, ..], [], _) => Ok(Some(narrowed.to_vec())),
+        ([_, ..], asked, _) => {
+            let both: Vec<String> = asked
+                .iter()
+                .filter(|id| narrowed.contains(id))
+                .cloned()
+                .collect();
+            match both.is_empty() {
+                false => Ok(Some(both)),
+                true if stream.optional => Ok(None),
+                true => Err(wrong(format!(
+                    "the application asks for {} of another account: choose that too, or deny all",
+                    stream.name
+                ))),
+            }
+        }
+        ([], asked @ [_, ..], _) => Ok(Some(asked.to_vec())),
+        ([], [], [only]) => Ok(Some(vec![only.id.clone()])),
         ([], [], []) => Err(wrong(
             "the source has no connection yet, so there is nothing to give",
         )),
@@ -884,15 +958,19 @@ fn narrow(
             given.clone_from(&stream.primary_key);
         }
     }
-    let timed = stream.consent_time_field.is_some();
-    let since = later(
-        asked.since.clone(),
-        narrowed.since.clone().filter(|_| timed),
-    )?;
-    let until = earlier(
-        asked.until.clone(),
-        narrowed.until.clone().filter(|_| timed),
-    )?;
+    // What cannot be limited by time is not given where the owner limits it by time.
+    let limited = narrowed.since.is_some() || narrowed.until.is_some();
+    if limited && stream.consent_time_field.is_none() {
+        if asked.optional || asked.name == "*" {
+            return Ok(None);
+        }
+        return Err(wrong(format!(
+            "{} cannot be limited by time: give it without dates, or deny all",
+            stream.name
+        )));
+    }
+    let since = later(asked.since.clone(), narrowed.since.clone())?;
+    let until = earlier(asked.until.clone(), narrowed.until.clone())?;
     Ok(Some(Selection {
         stream: stream.name.clone(),
         fields: given,

@@ -43,7 +43,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         .map(|at| Place::at(&at.to_string(), "--as-listen"));
     let own = own.transpose()?;
     let open = open(args, main.address, &results.tokens())?;
-    let without_login = args.dev && main.address.ip().is_loopback();
+    let without_login = args.dev && is_private(args, &main, own.as_ref());
     if without_login {
         eprintln!(
             "warning[open_owner]: anybody on this machine is the owner of the data at {}: \
@@ -60,8 +60,11 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         Some(_) => Some(here.unwrap_or_else(|| format!("http://{}", main.address))),
         None => here,
     };
+    // Grants that others give are asked about there, request by request; the door lets none of them in.
+    let gives_grants = args.as_url.is_none();
     let config = |place: &Place, public_url: Option<&String>| {
-        let guests = Guests::new(results.tokens(), records.clone(), open);
+        let agents = gives_grants.then(|| records.clone());
+        let guests = Guests::new(results.tokens(), agents, open);
         let (hosts, origins) = (args.allow_host.clone(), args.allow_origin.clone());
         let door = Door::new(place.address, hosts, origins, guests);
         let door = door.behind(args.trusted_proxy.clone());
@@ -139,6 +142,17 @@ async fn until_stopped(
     };
     let (main, other, ()) = tokio::join!(serve(first), beside, stopping);
     main.and(other)
+}
+
+/// Whether only this machine reaches us, by no name that it shares with others.
+fn is_private(args: &ServeArgs, main: &Place, own: Option<&Place>) -> bool {
+    let loopback = |place: &Place| place.address.ip().is_loopback();
+    loopback(main)
+        && own.is_none_or(loopback)
+        && args.allow_host.is_empty()
+        && args.public_url.is_none()
+        && args.as_public_url.is_none()
+        && args.trusted_proxy.is_empty()
 }
 
 /// Somewhere to listen.

@@ -358,7 +358,7 @@ fn asked_for_as_it_must_be_or_not_at_all() {
     );
     assert_eq!(
         (pushed.status, pushed.json()["error"].as_str()),
-        (401, Some("invalid_client"))
+        (400, Some("invalid_client"))
     );
 }
 
@@ -1097,6 +1097,194 @@ fn a_device_for_an_agent_gets_what_was_asked_for_or_what_the_owner_picks() {
         ("resource", "https://other.example/mcp"),
     ]);
     assert_eq!(elsewhere["error"], "invalid_target");
+}
+
+#[test]
+fn without_signing_in_there_is_no_owner_for_others() {
+    // Whoever is reached by others has an owner who signs in, whatever else is open.
+    for flags in [
+        ["--dev", "--as-listen", "0.0.0.0:0"].as_slice(),
+        &["--dev", "--public-url", "https://data.example"],
+        &["--dev", "--allow-host", "data.example"],
+        &["--dev", "--trusted-proxy", "127.0.0.1"],
+    ] {
+        let sandbox = Sandbox::new();
+        let server = Server::start(&sandbox, flags);
+        let line = server
+            .said
+            .iter()
+            .find_map(|line| line.split("access is asked for at http://").nth(1));
+        let at = line.map_or(server.address.clone(), |at| {
+            at.replace("0.0.0.0", "127.0.0.1")
+        });
+        let review = object("/consent/review", &json!({"request_uri": "x"}));
+        assert_eq!(Server::ask(&at, review).status, 401, "{flags:?}");
+        assert!(
+            !server.said.iter().any(|line| line.contains("open_owner")),
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+fn what_the_owner_narrows_is_narrowed_or_refused() {
+    let data = open();
+    let wide = json!([{
+        "type": "https://pdpp.dev/data-access", "source": {"id": "mail"}, "access_mode": "continuous",
+        "purpose_code": "https://pdpp.dev/purpose/research", "streams": [{"name": "*"}],
+    }]);
+    let pushed = ok(
+        &data,
+        "/oauth/par",
+        &json!({"client_id": "longview", "authorization_details": wide}),
+    );
+    let review = |more: &Value| {
+        let mut body = json!({"request_uri": pushed["request_uri"]});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        post(&data, "/consent/review", &body)
+    };
+    for odd in [
+        json!({"source_narrowing": {"0": {"days": "7"}}}),
+        json!({"source_narrowing": {"0": {"days": 0}}}),
+        json!({"source_narrowing": {"0": {"days": 4_294_967_295u32}}}),
+        json!({"source_narrowing": {"0": {"since": 20_260_101}}}),
+        json!({"source_narrowing": {"0": {"feilds": ["id"]}}}),
+        json!({"source_narrowing": {"0": {"streams": [{"name": "messages", "feilds": ["id"]}]}}}),
+        json!({"source_narrowing": "messages"}),
+        json!({"access_mode": "single-use"}),
+        json!({"approved_source_indexes": [7]}),
+    ] {
+        let refused = review(&odd);
+        assert_eq!(refused.status, 400, "{odd}: {}", refused.text());
+    }
+    // What has no time is not given where time is limited.
+    let dated =
+        review(&json!({"source_narrowing": {"0": {"since": "2026-01-03", "days": 7}}})).json();
+    let grant = &dated["approval_review"]["sources"][0]["grant"];
+    assert_eq!(grant["streams"].as_array().unwrap().len(), 1, "{grant}");
+    assert_eq!(
+        grant["streams"][0]["time_constraint"]["since"],
+        "2026-01-03"
+    );
+    assert!(grant["expires_at"].is_string());
+}
+
+#[test]
+fn nobody_asks_for_more_than_they_show() {
+    let data = open();
+    let push = |change: &dyn Fn(&mut Value)| {
+        let mut detail = details("continuous")[0].clone();
+        change(&mut detail);
+        post(
+            &data,
+            "/oauth/par",
+            &json!({"client_id": "longview", "authorization_details": [detail]}),
+        )
+    };
+    for purpose in [
+        "https://pdpp.dev/purpose/ai_training?/personal_assistant",
+        "https://pdpp.dev/purpose/a#b",
+        "https://x/%61i",
+    ] {
+        assert_eq!(
+            push(&|detail| detail["purpose_code"] = json!(purpose)).status,
+            400,
+            "{purpose}"
+        );
+    }
+    let loud =
+        push(&|detail| detail["purpose_code"] = json!("https://pdpp.dev/purpose/AI_Training"))
+            .json();
+    let review = post(
+        &data,
+        "/consent/review",
+        &json!({"request_uri": loud["request_uri"]}),
+    );
+    assert_eq!(
+        review.json()["error"]["param"],
+        "ai_training_consented",
+        "{}",
+        review.text()
+    );
+    // What is as long as a book is no request.
+    let keys: Vec<String> = (0..900).map(|n| format!("{n:0>60}")).collect();
+    assert_eq!(
+        push(&|detail| detail["streams"][0]["resources"] = json!(keys)).status,
+        400
+    );
+    // Several sources are no command's to ask for, and nobody new asks to be the owner.
+    let both = json!([details("continuous")[0], details("continuous")[0]]);
+    let pushed = ok(
+        &data,
+        "/oauth/par",
+        &json!({"client_id": "longview", "authorization_details": both}),
+    );
+    let batch = post(
+        &data,
+        "/agent-connect",
+        &json!({"client_id": "longview", "request_uri": pushed["request_uri"]}),
+    );
+    assert_eq!(batch.status, 400);
+    let client = register(&data);
+    let device = data.server.post(form(
+        "/oauth/device_authorization",
+        &[("client_id", &client)],
+    ));
+    assert_eq!(device.json()["error"], "unauthorized_client");
+}
+
+#[test]
+fn a_page_of_another_program_on_this_machine_decides_nothing() {
+    let (_sandbox, server) = guarded();
+    let page = server.post(Request::new("GET", "/owner/login").with("Accept", "text/html"));
+    let csrf = cookies(&page);
+    let (_, secret) = csrf.split_once('=').unwrap();
+    let sign_in = |origin: &str| {
+        let form = form(
+            "/owner/login",
+            &[("password", "correct horse"), ("_csrf", secret)],
+        );
+        server
+            .post(form.with("Cookie", &csrf).with("Origin", origin))
+            .status
+    };
+    assert_eq!(sign_in("http://127.0.0.1:3000"), 403);
+    assert_eq!(sign_in(&format!("http://{}", server.address)), 200);
+}
+
+#[test]
+fn where_there_is_data_an_agent_is_told_how_to_ask_for_it() {
+    let data = Data::start(&[]);
+    let tools = || modern(1, "tools/list", json!({}));
+    assert_eq!(
+        data.server.post(tools()).status,
+        200,
+        "there is nothing to guard yet"
+    );
+    data.connection("home");
+    let refused = data.server.post(tools());
+    assert_eq!(refused.status, 401);
+    assert!(
+        refused
+            .header("www-authenticate")
+            .unwrap()
+            .contains("/.well-known/oauth-protected-resource/mcp")
+    );
+}
+
+#[test]
+fn what_is_kept_of_one_provider_is_sent_to_no_other() {
+    let sandbox = Sandbox::new();
+    let kept = json!({"provider_url": "https://127.0.0.1:1", "credential": {"access_token": "x"}});
+    sandbox.write("project/.pdpp/clients/127.0.0.1_1.json", kept.to_string());
+    let ran = sandbox.run(&["pdpp", "whoami", "http://127.0.0.1:1"]);
+    assert!(
+        ran.status == 77 && ran.stderr.contains("is not sent to"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

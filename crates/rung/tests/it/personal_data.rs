@@ -908,7 +908,15 @@ fn what_happens_can_be_watched() {
     let client = data.grant(&["--streams", "messages"]);
     data.ok(&client, "/v1/streams/messages/records?limit=3");
     data.refused(&client, "/v1/streams/threads/records");
-    let page = data.server.get("/metrics").text();
+    // Not everybody is shown how much everybody does.
+    let watch = |token: &str| data.ask(token, "GET", "/metrics", "");
+    assert_eq!(data.server.get("/metrics").status, 401);
+    assert_eq!(
+        (watch(&client).status, watch(&data.owner).status),
+        (403, 403)
+    );
+    let watcher = data.sandbox.ok(&["token", "new", "watcher"]);
+    let page = watch(watcher.trim()).text();
     for line in [
         "rung_pdpp_requests_total{route=\"records\",status=\"200\"} 1",
         "rung_pdpp_requests_total{route=\"records\",status=\"403\"} 1",

@@ -56,9 +56,9 @@ fn ask_for(ask: &Ask, opens: bool) -> Result {
     let mut out = io::stdout().lock();
     let grant = connected.cached.credential.grant_id.unwrap_or_default();
     writeln!(out, "connected to {}", ask.provider).map_err(output)?;
-    writeln!(out, "grant {grant}").map_err(output)?;
+    writeln!(out, "grant {}", visible(&grant)).map_err(output)?;
     for stream in streams(&connected.schema) {
-        writeln!(out, "  {stream}").map_err(output)?;
+        writeln!(out, "  {}", visible(&stream)).map_err(output)?;
     }
     writeln!(out, "kept in {}", connected.path.display()).map_err(output)
 }
