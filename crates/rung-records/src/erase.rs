@@ -51,6 +51,7 @@ impl Records {
                 "refresh",
                 "login",
                 "session",
+                "browser",
                 "disclosure",
             ] {
                 tx.execute(

@@ -25,7 +25,8 @@ pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> 
     session::check_csrf(service, visit)?;
     let next = next(visit.text("next")?);
     let subject = service.records().owner_id();
-    let session = match service.records().sign_in(subject, visit.need("password")?) {
+    let (password, browser) = (visit.need("password")?, session::browser(visit));
+    let session = match service.records().sign_in(subject, password, browser) {
         Ok(session) => session,
         Err(error) if visit.wants_page() => return pages::login(visit, &next, Some(&error)),
         Err(error) => return Err(error),
@@ -39,7 +40,7 @@ pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> 
     } else {
         visit::json(StatusCode::OK, &json!({"signed_in": true}))
     };
-    session::begin(visit, &mut response, session.token.expose());
+    session::begin(visit, &mut response, &session);
     Ok(response)
 }
 

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use rung_auth::{Access, Permit};
 use rung_fault::Code;
-use rung_records::authority::SESSION_MS;
+use rung_records::authority::{SESSION_MS, Session};
 use rung_records::{Bearer, Error};
 use subtle::ConstantTimeEq as _;
 
@@ -14,6 +14,9 @@ use crate::service::Service;
 /// Cookies. Off this machine they are only sent over TLS, and no other host can set them.
 const SESSION: &str = "pdpp_owner_session";
 const CSRF: &str = "pdpp_owner_csrf";
+const BROWSER: &str = "pdpp_owner_browser";
+/// How long a browser is known that nobody signs in with.
+const BROWSER_SECONDS: i64 = 365 * 24 * 60 * 60;
 /// The field of a form that repeats the cookie.
 pub(super) const CSRF_FIELD: &str = "_csrf";
 
@@ -43,8 +46,16 @@ pub(super) fn shown(visit: &Visit) -> Option<&str> {
     visit.cookie(&cookie_name(visit, SESSION))
 }
 
-pub(super) fn begin(visit: &Visit, response: &mut Response, session: &str) {
-    set_cookie(visit, response, SESSION, session, SESSION_MS / 1_000);
+/// By what a browser is known in which the owner signed in before.
+pub(super) fn browser(visit: &Visit) -> Option<&str> {
+    visit.cookie(&cookie_name(visit, BROWSER))
+}
+
+pub(super) fn begin(visit: &Visit, response: &mut Response, session: &Session) {
+    let token = session.token.expose();
+    set_cookie(visit, response, SESSION, token, SESSION_MS / 1_000);
+    let browser = session.browser.expose();
+    set_cookie(visit, response, BROWSER, browser, BROWSER_SECONDS);
 }
 
 pub(super) fn end(visit: &Visit, response: &mut Response) {

@@ -5,7 +5,7 @@ use rung_fault::Code;
 
 use crate::records::subject_no;
 use crate::scope::Bearer;
-use crate::store::params;
+use crate::store::{Row, Tx, Value, params};
 use crate::tokens::token_hash;
 use crate::{Error, Records, Result};
 
@@ -21,6 +21,101 @@ const MAX_WAIT_MS: i64 = 15 * 60 * 1_000;
 pub struct Session {
     /// What the browser shows.
     pub token: Token,
+    /// What it shows the next time it signs in.
+    pub browser: Token,
+}
+
+/// Whose attempts are counted together: those of one browser that is known, or those of everybody else.
+struct Attempts {
+    table: &'static str,
+    column: &'static str,
+    subject: i64,
+    browser: Option<String>,
+    failures: i64,
+    failed_ms: i64,
+}
+
+impl Attempts {
+    fn of(tx: &mut dyn Tx, subject: i64, browser: Option<&str>) -> Result<Self> {
+        let counted = |row: &dyn Row| Ok((row.int(0)?, row.int(1)?));
+        let own = tx.one(
+            "SELECT failures, failed_ms FROM browser WHERE hash = ?2 AND subject = ?1",
+            params![subject, browser],
+            counted,
+        )?;
+        let (table, column, browser, (failures, failed_ms)) = if let Some(own) = own {
+            ("browser", "hash", browser.map(str::to_owned), own)
+        } else {
+            let sql = "SELECT failures, failed_ms FROM login WHERE subject = ?1";
+            let all = tx.one(sql, params![subject], counted)?;
+            ("login", "subject", None, all.unwrap_or_default())
+        };
+        Ok(Self {
+            table,
+            column,
+            subject,
+            browser,
+            failures,
+            failed_ms,
+        })
+    }
+
+    fn key(&self) -> Value<'_> {
+        match &self.browser {
+            Some(browser) => Value::from(browser),
+            None => Value::from(self.subject),
+        }
+    }
+
+    /// Counts one more, if it is not too soon.
+    fn count(&self, tx: &mut dyn Tx, now_ms: i64) -> Result<()> {
+        let failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
+        let wait_ms = match failures.checked_sub(FREE_FAILURES) {
+            None => 0,
+            Some(more) => MAX_WAIT_MS.min(1_000i64 << more.min(20)),
+        };
+        let slow = |seconds: i64| {
+            let why = format!("too many wrong passwords: try again in {seconds} s");
+            Error::refused(Code::SlowDown, "password", why)
+        };
+        let until_ms = self.failed_ms.saturating_add(wait_ms);
+        if now_ms < until_ms {
+            return Err(slow((until_ms - now_ms) / 1_000 + 1));
+        }
+        // Of several who saw the same count, one goes on.
+        let sql = format!(
+            "UPDATE {} SET failures = failures + 1, failed_ms = ?4 WHERE {} = ?1 AND failures = ?2 AND failed_ms = ?3",
+            self.table, self.column
+        );
+        let params = [
+            self.key(),
+            Value::Int(self.failures),
+            Value::Int(self.failed_ms),
+            Value::Int(now_ms),
+        ];
+        match tx.execute(&sql, &params)? {
+            1 => Ok(()),
+            _ => Err(slow(1)),
+        }
+    }
+
+    fn forgive(&self, tx: &mut dyn Tx) -> Result<()> {
+        let sql = format!(
+            "UPDATE {} SET failures = 0, failed_ms = 0 WHERE {} = ?1",
+            self.table, self.column
+        );
+        tx.execute(&sql, &[self.key()])?;
+        Ok(())
+    }
+
+    /// A browser gets another name each time.
+    fn forget_browser(&self, tx: &mut dyn Tx) -> Result<()> {
+        tx.execute(
+            "DELETE FROM browser WHERE subject = ?1 AND hash = ?2",
+            params![self.subject, self.browser.as_ref()],
+        )?;
+        Ok(())
+    }
 }
 
 impl Records {
@@ -65,8 +160,14 @@ impl Records {
         })
     }
 
-    /// Signs the owner in.
-    pub fn sign_in(&self, subject_id: &str, password: &str) -> Result<Session> {
+    /// Signs the owner in. A browser in which that was done before has attempts of its own: strangers who guess do not shut
+    /// it out.
+    pub fn sign_in(
+        &self,
+        subject_id: &str,
+        password: &str,
+        browser: Option<&str>,
+    ) -> Result<Session> {
         let now_ms = self.now_ms();
         let refused = || {
             Error::refused(
@@ -75,63 +176,51 @@ impl Records {
                 "that is not the password",
             )
         };
+        let browser = browser
+            .map(|shown| token_hash(&Token::shown(shown.to_owned())))
+            .transpose()?;
         // An attempt counts as failed until it is not: many at once are no way around the limit.
         let known = self.store.writing(|tx| {
             let Some(subject) = subject_no(tx, subject_id)? else {
                 return Ok(None);
             };
-            let found = tx.one(
-                "SELECT password, failures, failed_ms FROM login WHERE subject = ?1",
+            let hash = tx.one(
+                "SELECT password FROM login WHERE subject = ?1",
                 params![subject],
-                |row| Ok((row.text(0)?.to_owned(), row.int(1)?, row.int(2)?)),
+                |row| Ok(row.text(0)?.to_owned()),
             )?;
-            let Some((hash, failures, failed_ms)) = found else {
+            let Some(hash) = hash else {
                 return Ok(None);
             };
-            let wait_ms = match u32::try_from(failures).unwrap_or(u32::MAX).checked_sub(FREE_FAILURES) {
-                None => 0,
-                Some(more) => MAX_WAIT_MS.min(1_000i64 << more.min(20)),
-            };
-            let slow = |seconds: i64| {
-                let why = format!("too many wrong passwords: try again in {seconds} s");
-                Error::refused(Code::SlowDown, "password", why)
-            };
-            if now_ms < failed_ms.saturating_add(wait_ms) {
-                return Err(slow((failed_ms + wait_ms - now_ms) / 1_000 + 1));
-            }
-            // Of several who saw the same count, one goes on.
-            let counted = tx.execute(
-                "UPDATE login SET failures = failures + 1, failed_ms = ?4 WHERE subject = ?1 AND failures = ?2 AND failed_ms = ?3",
-                params![subject, failures, failed_ms, now_ms],
-            )?;
-            if counted != 1 {
-                return Err(slow(1));
-            }
-            Ok(Some((subject, hash)))
+            let from = Attempts::of(tx, subject, browser.as_deref())?;
+            from.count(tx, now_ms)?;
+            Ok(Some((subject, hash, from)))
         })?;
-        let (subject, hash) = known.ok_or_else(refused)?;
+        let (subject, hash, from) = known.ok_or_else(refused)?;
         if !Password::stored(hash.clone()).verify(password) {
             return Err(refused());
         }
-        let token = Token::generate().map_err(|error| Error::corrupt("token", error))?;
-        let session = token_hash(&token)?;
+        let generate = || Token::generate().map_err(|error| Error::corrupt("token", error));
+        let (token, browser) = (generate()?, generate()?);
+        let (session, known) = (token_hash(&token)?, token_hash(&browser)?);
         self.store.writing(|tx| {
-            tx.execute(
-                "UPDATE login SET failures = 0, failed_ms = 0 WHERE subject = ?1",
-                params![subject],
-            )?;
+            from.forgive(tx)?;
             // A password that was changed meanwhile opens nothing.
             let begun = tx.execute(
                 "INSERT INTO session (hash, subject, expires_ms)
                  SELECT ?1, ?2, ?3 FROM login WHERE subject = ?2 AND password = ?4",
                 params![&session, subject, now_ms + SESSION_MS, &hash],
             )?;
-            match begun {
-                1 => Ok(()),
-                _ => Err(refused()),
+            if begun != 1 {
+                return Err(refused());
             }
+            from.forget_browser(tx)?;
+            tx.execute(
+                "INSERT INTO browser (hash, subject, failures, failed_ms) VALUES (?1, ?2, 0, 0)",
+                params![&known, subject],
+            )
         })?;
-        Ok(Session { token })
+        Ok(Session { token, browser })
     }
 
     /// The owner, if what the browser shows is a session.

@@ -610,7 +610,7 @@ fn a_wrong_password_is_forgiven_five_times_and_then_waits() {
         let records = &fixture.records;
         let sign_in = |password: &str| {
             records
-                .sign_in("owner_local", password)
+                .sign_in("owner_local", password, None)
                 .map_err(|error| error.code())
         };
         assert_eq!(
@@ -665,16 +665,34 @@ fn many_guesses_at_once_are_no_way_around_the_limit() {
         records
             .set_password(&fixture.owner, "correct horse")
             .unwrap();
+        let session = records
+            .sign_in("owner_local", "correct horse", None)
+            .unwrap();
         let guessed: Vec<Code> = std::thread::scope(|scope| {
             let guess = |n: usize| {
                 records
-                    .sign_in("owner_local", &format!("guess {n}"))
+                    .sign_in("owner_local", &format!("guess {n}"), None)
                     .unwrap_err()
                     .code()
             };
             let all: Vec<_> = (0..16).map(|n| scope.spawn(move || guess(n))).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
+        // Whoever signed in before in this browser is not shut out by them, and has a limit too.
+        let shown = session.browser.expose().as_str();
+        let again = |password: &str| {
+            let signed = records.sign_in("owner_local", password, Some(shown));
+            signed.map_err(|error| error.code())
+        };
+        for _ in 0..3 {
+            assert_eq!(again("wrong").unwrap_err(), Code::AuthenticationError);
+        }
+        assert!(again("correct horse").is_ok());
+        assert_eq!(
+            again("correct horse").unwrap_err(),
+            Code::SlowDown,
+            "it was known once"
+        );
         let judged = guessed
             .iter()
             .filter(|code| **code == Code::AuthenticationError)
@@ -692,7 +710,9 @@ fn nothing_that_lets_anybody_in_is_kept_as_it_is() {
         .set_password(&fixture.owner, "correct horse")
         .unwrap();
     let mut secrets = vec!["correct horse".to_owned()];
-    let session = records.sign_in("owner_local", "correct horse").unwrap();
+    let session = records
+        .sign_in("owner_local", "correct horse", None)
+        .unwrap();
     secrets.push(session.token.expose().clone());
     let filed = records
         .file(filing(

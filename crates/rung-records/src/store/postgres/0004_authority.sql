@@ -61,6 +61,13 @@ CREATE TABLE login (
     failures BIGINT NOT NULL,
     failed_ms BIGINT NOT NULL
 );
+-- Browsers in which the owner has signed in before: strangers who guess do not shut them out.
+CREATE TABLE browser (
+    hash TEXT PRIMARY KEY,
+    subject BIGINT NOT NULL,
+    failures BIGINT NOT NULL,
+    failed_ms BIGINT NOT NULL
+);
 CREATE TABLE session (
     hash TEXT PRIMARY KEY,
     subject BIGINT NOT NULL,

@@ -61,6 +61,13 @@ CREATE TABLE login (
     failures INTEGER NOT NULL,
     failed_ms INTEGER NOT NULL
 );
+-- Browsers in which the owner has signed in before: strangers who guess do not shut them out.
+CREATE TABLE browser (
+    hash TEXT PRIMARY KEY,
+    subject INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    failed_ms INTEGER NOT NULL
+);
 CREATE TABLE session (
     hash TEXT PRIMARY KEY,
     subject INTEGER NOT NULL,
