@@ -960,7 +960,7 @@ fn what_was_approved_survives_a_kill_at_every_step() {
     let mut data = open();
     let client = register(&data);
     let restart = |data: &mut Data| {
-        crate::http::signal(&data.server.child, "KILL");
+        data.server.kill();
         data.server = Server::at(&data.sandbox, &data.server.address, &["--dev"]);
     };
     restart(&mut data);
@@ -1022,7 +1022,7 @@ fn a_kill_in_the_middle_of_an_approval_leaves_it_decided_or_not() {
             &object("/consent/approve", &approval),
             std::time::Duration::from_micros(round * 300),
         );
-        crate::http::signal(&data.server.child, "KILL");
+        data.server.kill();
         data.server = Server::at(&data.sandbox, &data.server.address, &["--dev"]);
         let listed: Value =
             serde_json::from_str(&data.sandbox.ok(&["pdpp", "grant", "list", "--json"])).unwrap();
