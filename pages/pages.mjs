@@ -142,13 +142,20 @@ try {
     await looked(page, 'consent');
     // Without the threads, without the bodies, and only this year's autumn.
     await page.getByRole('checkbox', { name: 'threads' }).uncheck();
-    await page.getByText(/^\d+ fields$/).first().click();
+    await page.getByText(/^\d+ fields, choose which$/).first().click();
     await page.getByRole('checkbox', { name: 'body' }).uncheck();
     await page.getByLabel('Only what is from').fill('2026-09-01');
     await page.getByLabel('It ends').selectOption('30');
     await page.getByRole('button', { name: 'Go on' }).click();
     await page.getByRole('heading', { name: 'will be able to read this' }).waitFor();
     const told = await page.getByRole('main').innerText();
+    // What was chosen is still chosen when one goes back.
+    await page.getByRole('button', { name: 'Change it' }).click();
+    assert.equal(await page.getByRole('checkbox', { name: 'threads' }).isChecked(), false);
+    assert.equal(await page.getByRole('checkbox', { name: 'body' }).isChecked(), false);
+    assert.equal(await page.getByLabel('Only what is from').inputValue(), '2026-09-01');
+    assert.equal(await page.getByLabel('It ends').inputValue(), '30');
+    await page.getByRole('button', { name: 'Go on' }).click();
     assert.match(told, /Only from 1 September 2026 on/);
     assert.doesNotMatch(told, /body|threads/);
     await page.getByText(/^See \d of them$/).first().click();
@@ -220,6 +227,7 @@ try {
     await page.screenshot({ path: join(pictures, 'picker-phone-dark.png'), fullPage: true });
     await page.getByRole('button', { name: 'Go on' }).click();
     await page.getByRole('alert').getByText(/choose at least one source/i).waitFor();
+    assert.equal(await page.getByRole('checkbox', { name: 'Notes', exact: true }).isChecked(), false);
     for (const source of ['Notes', 'Calendar']) await page.getByRole('checkbox', { name: source, exact: true }).check();
     await page.getByRole('button', { name: 'Go on' }).click();
     await page.getByRole('heading', { name: 'will be able to read this' }).waitFor();

@@ -330,7 +330,7 @@ pub(crate) async fn answer(
 impl Service {
     /// Whoever shows a token.
     pub(crate) fn admit(&self, arrived: &Arrived) -> Result<Bearer, Error> {
-        let token = arrived.token.as_deref().ok_or(Error::TokenUnknown)?;
+        let token = arrived.token.as_deref().ok_or(Error::TokenMissing)?;
         match &self.authority {
             Authority::Foreign(foreign) => {
                 foreign.admit(&self.records, token, &self.resource(arrived))

@@ -27,6 +27,9 @@ pub struct Candidate {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// Nobody said who they are.
+    #[error("no token was sent")]
+    TokenMissing,
     /// Nobody has this token.
     #[error("the token is not valid")]
     TokenUnknown,
@@ -209,7 +212,7 @@ impl Error {
 impl Coded for Error {
     fn code(&self) -> Code {
         match self {
-            Self::TokenUnknown => Code::AuthenticationError,
+            Self::TokenMissing | Self::TokenUnknown => Code::AuthenticationError,
             Self::GrantRevoked => Code::GrantRevoked,
             Self::GrantExpired => Code::GrantExpired,
             Self::GrantInvalid(_) => Code::GrantInvalid,
@@ -243,7 +246,9 @@ impl Coded for Error {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::TokenUnknown => "send Authorization: Bearer with a token that the owner gave",
+            Self::TokenMissing | Self::TokenUnknown => {
+                "send Authorization: Bearer with a token that the owner gave"
+            }
             Self::GrantRevoked | Self::GrantExpired | Self::GrantInvalid(_) => {
                 "ask the owner for a new grant"
             }

@@ -258,6 +258,14 @@ fn granted(
                     return Err(wrong(format!("{moment} is no date or moment")));
                 }
             }
+            let moments = (&selection.since, &selection.until);
+            if let (Some(since), Some(until)) = moments
+                && crate::key::moment(since) >= crate::key::moment(until)
+            {
+                return Err(wrong(format!(
+                    "nothing is from {since} on and before {until}"
+                )));
+            }
             Some(TimeConstraint {
                 field: field.clone(),
                 since: selection.since.clone(),

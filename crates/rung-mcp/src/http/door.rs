@@ -271,7 +271,7 @@ pub(super) fn challenge(origin: &str, denied: &Denied) -> Response {
         Denied::NoToken => (
             StatusCode::UNAUTHORIZED,
             "",
-            "send Authorization: Bearer with a token from `rung token new`",
+            "ask the owner, as resource_metadata says and MCP clients do by themselves; or send a token from `rung token new`",
         ),
         Denied::BadToken => (
             StatusCode::UNAUTHORIZED,

@@ -52,6 +52,12 @@ fn named(visit: &Visit) -> Result<&str, Error> {
         .ok_or_else(|| Error::invalid("request_uri", "request_uri is needed"))
 }
 
+/// Shows the form again, as it was left.
+pub(super) fn change(service: &Service, visit: &Visit) -> Result<Response, Error> {
+    session::deciding(service, visit)?;
+    show(service, visit, named(visit)?, None)
+}
+
 pub(super) fn review(service: &Service, visit: &Visit) -> Result<Response, Error> {
     let owner = session::deciding(service, visit)?;
     let id = named(visit)?;
@@ -106,7 +112,8 @@ pub(super) fn reviewed(
     for grant in &review.decision.grants {
         previews.push(service.records().preview(owner, grant)?);
     }
-    pages::review(visit, petition, review, &previews)
+    let accounts = service.records().connections(owner)?;
+    pages::review(visit, petition, review, &previews, &accounts)
 }
 
 pub(super) fn approve(service: &Service, visit: &Visit) -> Result<Response, Error> {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
+use axum::response::{Redirect, Response};
 use axum::routing::{MethodRouter, get, patch, post};
 use rung_records::Error;
 
@@ -75,6 +75,7 @@ pub fn router(service: Arc<Service>) -> Router {
             takes("agent_connect_token", agent_connect::token),
         )
         .route("/consent", shows("consent", consent::get))
+        .route("/consent/change", takes("consent_change", consent::change))
         .route("/consent/review", takes("consent_review", consent::review))
         .route(
             "/consent/approve",
@@ -90,6 +91,7 @@ pub fn router(service: Arc<Service>) -> Router {
             shows("login_page", login::get).merge(takes("login", login::post)),
         )
         .route("/owner/logout", takes("logout", login::logout))
+        .route("/owner", get(|| async { Redirect::to("/owner/grants") }))
         .route("/owner/grants", shows("grants_page", grants::list))
         .route("/owner/grants/{grant}", shows("grant_page", grants::one))
         .route(

@@ -9,10 +9,10 @@ use jiff::tz::TimeZone;
 use rung_fault::Coded as _;
 use rung_records::authority::{Ask, OfferedSource, Petition, Review, StreamPreview, Wanted, Way};
 use rung_records::grant::{Grant, GrantedStream};
-use rung_records::{Disclosure, Error, GivenGrant, OwnToken};
+use rung_records::{Connection, Disclosure, Error, GivenGrant, OwnToken};
 use serde_json::Value;
 
-use super::visit::{Visit, with_query};
+use super::visit::Visit;
 use super::{par, session};
 use crate::service::Service;
 
@@ -60,6 +60,8 @@ struct ConsentPage<'a> {
     owner_token: bool,
     picks: bool,
     one_source: bool,
+    once: bool,
+    trains: bool,
     sources: Vec<Source>,
 }
 
@@ -84,7 +86,12 @@ struct Source {
     training: bool,
     once: bool,
     timed: bool,
-    connections: Vec<(String, String)>,
+    since: String,
+    until: String,
+    days: String,
+    /// Whether what is chosen of it is shown at once.
+    open: bool,
+    connections: Vec<(String, String, bool)>,
     /// Its streams, in a line.
     summary: String,
     streams: Vec<Stream>,
@@ -95,7 +102,9 @@ struct Stream {
     description: Option<String>,
     needed: bool,
     limits: Option<String>,
-    fields: Vec<(String, bool)>,
+    ticked: bool,
+    open: bool,
+    fields: Vec<(String, bool, bool)>,
     preview: Option<Preview>,
 }
 
@@ -116,7 +125,10 @@ struct ReviewPage<'a> {
     sources: Vec<Reviewed>,
     request_uri: String,
     revision: &'a str,
-    back: String,
+    /// What was chosen, for whoever wants to change it.
+    chosen: Vec<(String, String)>,
+    /// Streams that were chosen and cannot be given with these dates.
+    left_out: Vec<String>,
 }
 
 struct Reviewed {
@@ -303,10 +315,12 @@ pub(super) fn consent(
         _ => (false, false),
     };
     let only = offered.len() == 1;
+    // A form that is shown again is as it was left.
+    let filled = Filled((!visit.fields.is_empty() && !visit.is_json).then_some(visit));
     let sources: Vec<Source> = offered
         .into_iter()
         .enumerate()
-        .map(|(place, source)| offered_source(place, source, picks && only))
+        .map(|(place, source)| offered_source(place, source, &filled, !picks || only))
         .collect();
     let owner_token = petition.wanted == Wanted::OwnerToken;
     let nothing = picks && sources.is_empty();
@@ -329,6 +343,8 @@ pub(super) fn consent(
         owner_token,
         picks,
         one_source,
+        once: filled.is("access_mode", "single_use", false),
+        trains: filled.is("ai_training_consented", "true", false),
         sources,
     };
     let status = match wrong {
@@ -358,22 +374,46 @@ fn client(petition: &Petition) -> Client<'_> {
     }
 }
 
-fn offered_source(place: usize, source: OfferedSource, chosen: bool) -> Source {
+/// What was ticked and written, if the form was sent before.
+struct Filled<'a>(Option<&'a Visit>);
+
+impl Filled<'_> {
+    fn is(&self, name: &str, value: &str, at_first: bool) -> bool {
+        let ticked = |visit: &&Visit| visit.texts(name).contains(&value);
+        self.0.as_ref().map_or(at_first, ticked)
+    }
+
+    fn text(&self, name: &str) -> String {
+        let texts = self.0.map(|visit| visit.texts(name));
+        texts
+            .and_then(|texts| texts.first().map(ToString::to_string))
+            .unwrap_or_default()
+    }
+}
+
+fn offered_source(
+    place: usize,
+    source: OfferedSource,
+    filled: &Filled<'_>,
+    chosen: bool,
+) -> Source {
     let title = source
         .display_name
         .clone()
         .unwrap_or_else(|| source.connector.clone());
-    let named = |id: &str, name: Option<&String>| match name {
-        Some(name) if name != id => format!("{name} ({id})"),
-        _ => id.to_owned(),
-    };
     let streams = source.streams.iter().map(|stream| {
         let records = stream.preview.as_ref().map_or(0, |preview| preview.records);
         format!("{}, {}", stream.name, counted(records))
     });
+    let own = |name: &str| filled.text(&format!("{name}.{place}"));
+    let chosen = filled.is("source", &place.to_string(), chosen);
     Source {
         place,
         chosen,
+        since: own("since"),
+        until: own("until"),
+        days: own("days"),
+        open: filled.0.is_some() && chosen,
         summary: streams.collect::<Vec<_>>().join("; "),
         words: source.asked.as_ref().map(asked_words).unwrap_or_default(),
         training: source.asked.as_ref().is_some_and(Ask::is_training),
@@ -382,7 +422,14 @@ fn offered_source(place: usize, source: OfferedSource, chosen: bool) -> Source {
         connections: source
             .connections
             .iter()
-            .map(|one| (one.id.clone(), named(&one.id, one.display_name.as_ref())))
+            .map(|one| {
+                let ticked = filled.is(&format!("connection.{place}"), &one.id, false);
+                (
+                    one.id.clone(),
+                    account(&one.id, one.display_name.as_ref()),
+                    ticked,
+                )
+            })
             .collect(),
         connector: source.connector,
         title,
@@ -390,6 +437,17 @@ fn offered_source(place: usize, source: OfferedSource, chosen: bool) -> Source {
             .streams
             .into_iter()
             .map(|stream| Stream {
+                ticked: filled.is(&format!("stream.{place}"), &stream.name, true),
+                open: filled.0.is_some(),
+                fields: stream
+                    .fields
+                    .into_iter()
+                    .map(|(field, always)| {
+                        let name = format!("field.{place}.{}", stream.name);
+                        let ticked = always || filled.is(&name, &field, true);
+                        (field, always, ticked)
+                    })
+                    .collect(),
                 limits: limits(
                     stream.since.as_deref(),
                     stream.until.as_deref(),
@@ -399,9 +457,16 @@ fn offered_source(place: usize, source: OfferedSource, chosen: bool) -> Source {
                 name: stream.name,
                 description: stream.description,
                 needed: stream.needed,
-                fields: stream.fields,
             })
             .collect(),
+    }
+}
+
+/// An account, by its name for people and the one for programs.
+fn account(id: &str, name: Option<&String>) -> String {
+    match name {
+        Some(name) if name != id => format!("{name} ({id})"),
+        _ => id.to_owned(),
     }
 }
 
@@ -482,7 +547,9 @@ fn limits(since: Option<&str>, until: Option<&str>, resources: usize) -> Option<
         (None, None) => None,
         (Some(since), None) => Some(format!("from {} on", day(since))),
         (None, Some(until)) => Some(format!("before {}", day(until))),
-        (Some(since), Some(until)) => Some(format!("from {} until {}", day(since), day(until))),
+        (Some(since), Some(until)) => {
+            Some(format!("from {} on, before {}", day(since), day(until)))
+        }
     };
     let named = (resources > 0).then(|| {
         let s = if resources == 1 { "" } else { "s" };
@@ -575,7 +642,7 @@ fn granted(stream: &GrantedStream) -> ReviewedStream {
 }
 
 /// What a grant is of, and how long it lasts.
-fn grant_words(grant: &Grant) -> Vec<String> {
+fn grant_words(grant: &Grant, all: &[Connection]) -> Vec<String> {
     let mut accounts: Vec<&str> = grant
         .streams
         .iter()
@@ -585,6 +652,13 @@ fn grant_words(grant: &Grant) -> Vec<String> {
     accounts.sort_unstable();
     accounts.dedup();
     let s = if accounts.len() == 1 { "" } else { "s" };
+    let accounts: Vec<String> = accounts
+        .into_iter()
+        .map(|id| {
+            let known = all.iter().find(|one| one.id == id);
+            account(id, known.and_then(|one| one.display_name.as_ref()))
+        })
+        .collect();
     let mut words = vec![
         format!("For: {}.", purpose(&grant.purpose_code)),
         format!("From your account{s} {}.", accounts.join(", ")),
@@ -602,6 +676,7 @@ pub(super) fn review(
     petition: &Petition,
     review: &Review,
     previews: &[Vec<StreamPreview>],
+    accounts: &[Connection],
 ) -> Result<Response, Error> {
     let csrf = session::csrf(visit)?;
     let sources = review
@@ -619,7 +694,7 @@ pub(super) fn review(
             });
             Reviewed {
                 title: source_name(grant),
-                words: grant_words(grant),
+                words: grant_words(grant, accounts),
                 streams: streams.collect(),
             }
         });
@@ -630,12 +705,49 @@ pub(super) fn review(
         client: client(petition),
         owner_token: petition.wanted == Wanted::OwnerToken,
         sources: sources.collect(),
-        back: with_query("/consent", &[("request_uri", Some(&request_uri))]),
+        chosen: chosen(visit),
+        left_out: left_out(visit, review),
         request_uri,
         revision: &review.revision,
     };
     let to = leads_to(petition);
     page(visit, StatusCode::OK, &template, Some(&csrf), to.as_deref())
+}
+
+/// Everything that was chosen, as it was sent.
+fn chosen(visit: &Visit) -> Vec<(String, String)> {
+    let own = |name: &&String| {
+        !matches!(
+            name.as_str(),
+            "_csrf" | "request_uri" | "approval_review_revision"
+        )
+    };
+    let mut all = Vec::new();
+    for name in visit.fields.keys().filter(own) {
+        all.extend(
+            visit
+                .texts(name)
+                .into_iter()
+                .map(|value| (name.clone(), value.to_owned())),
+        );
+    }
+    all
+}
+
+/// Streams that were ticked and are not given.
+fn left_out(visit: &Visit, review: &Review) -> Vec<String> {
+    let given = |name: &str| {
+        let mut grants = review.decision.grants.iter();
+        grants.any(|grant| grant.stream(name).is_some())
+    };
+    let places = visit.texts("source");
+    let ticked = places
+        .iter()
+        .flat_map(|place| visit.texts(&format!("stream.{place}")));
+    ticked
+        .filter(|name| !given(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn source_name(grant: &Grant) -> String {

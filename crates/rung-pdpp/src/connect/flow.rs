@@ -288,8 +288,10 @@ pub(super) fn credential(given: &Value) -> Result<Credential, Fault> {
 }
 
 fn refused(what: &str, said: &Said) -> Fault {
+    if said.error() == Some("access_denied") {
+        return Fault::new(Code::AccessDenied, "the owner said no");
+    }
     let code = match said.error() {
-        Some("access_denied") => Code::AccessDenied,
         Some("expired_token") => Code::ExpiredToken,
         Some("invalid_grant") => Code::InvalidGrant,
         Some("insufficient_scope") => Code::InsufficientScope,

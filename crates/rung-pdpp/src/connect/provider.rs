@@ -138,7 +138,12 @@ pub fn provider_url(given: &str) -> Result<String, Fault> {
     let text = if given.contains("://") {
         given.to_owned()
     } else {
-        format!("https://{given}")
+        let own = ["127.0.0.1", "localhost", "[::1]"];
+        let here = own.iter().any(|own| {
+            let rest = given.strip_prefix(own);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+        });
+        format!("{}://{given}", if here { "http" } else { "https" })
     };
     let mut url = Url::parse(&text).map_err(|error| wrong(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
@@ -271,6 +276,7 @@ mod tests {
     fn an_address_is_brought_into_one_form() {
         for (given, kept) in [
             ("pdpp.example.com", "https://pdpp.example.com"),
+            ("127.0.0.1:7663", "http://127.0.0.1:7663"),
             ("https://pdpp.example.com/", "https://pdpp.example.com"),
             (
                 "https://me:secret@pdpp.example.com/x/?q=1#f",

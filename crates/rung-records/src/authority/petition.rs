@@ -472,7 +472,7 @@ impl Records {
             (Wanted::Pick { .. }, None) => Vec::new(),
         };
         if sources.is_empty() {
-            return Err(wrong("choose at least one source, or deny it"));
+            return Err(wrong("choose at least one source, or say no"));
         }
         for (ask, narrowed) in sources {
             let connector = ask.map_or(&narrowed.connector, |ask| &ask.connector);
@@ -577,7 +577,7 @@ impl Records {
                 (Wanted::OwnerToken, _, _) => Holder::Owner,
                 (_, Some(id), _) => Holder::Package(id.clone()),
                 (_, None, Some(grant)) => Holder::Grant(grant.grant_id.clone()),
-                (_, None, None) => return Err(wrong("choose at least one source, or deny it")),
+                (_, None, None) => return Err(wrong("choose at least one source, or say no")),
             };
             let outcome = Outcome {
                 subject: owner.subject,
@@ -888,7 +888,7 @@ fn chosen(
                 false => Ok(Some(both)),
                 true if stream.optional => Ok(None),
                 true => Err(wrong(format!(
-                    "the application asks for {} of another account: choose that too, or deny all",
+                    "the application asks for {} of another account: choose that too, or say no",
                     stream.name
                 ))),
             }
@@ -930,7 +930,7 @@ fn narrow(
             None if asked.optional || asked.name == "*" => return Ok(None),
             None => {
                 return Err(wrong(format!(
-                    "the application says that it cannot do without {}: give it, or deny all",
+                    "the application says that it cannot do without {}: give it, or say no",
                     stream.name
                 )));
             }
@@ -965,7 +965,7 @@ fn narrow(
             return Ok(None);
         }
         return Err(wrong(format!(
-            "{} cannot be limited by time: give it without dates, or deny all",
+            "{} cannot be limited by time: give it without dates, or say no",
             stream.name
         )));
     }

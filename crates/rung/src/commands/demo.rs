@@ -33,16 +33,34 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
         )
         .with_hint("write it as 127.0.0.1:7663")
     })?;
+    // Nothing is touched where another one is at work.
+    if !args.prepare
+        && let Err(error) = std::net::TcpListener::bind(address)
+    {
+        let why = format!("cannot listen at {address}: {error}");
+        return Err(Fault::new(Code::InvalidSetting, why)
+            .with_hint("end what listens there, or choose another address with --listen ADDR:PORT")
+            .into());
+    }
     let settings = super::loaded(Some(home.clone()), set.clone())?;
     let records = crate::records::open(&settings)?;
     let owner = crate::records::owner(&records)?;
+    refuse_others(&records, &owner, &home)?;
     let made = make(&records, &owner)?;
     let provider = format!("http://{address}");
     let (grant, path) = connect(&records, &owner, &provider)?;
-    let password = crate::password::generate()?;
-    records
-        .set_password(&owner, &password)
-        .map_err(Fault::from)?;
+    let password = if records
+        .has_password(owner.subject_id())
+        .map_err(Fault::from)?
+    {
+        "the one it showed at first".to_owned()
+    } else {
+        let password = crate::password::generate()?;
+        records
+            .set_password(&owner, &password)
+            .map_err(Fault::from)?;
+        password
+    };
     let mut out = io::stdout().lock();
     let shown = [
         format!(
@@ -52,7 +70,7 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
         String::new(),
         format!("  The owner's page   {provider}/owner/grants   password {password}"),
         format!(
-            "  What {CLIENT:?} may read   mail of 2026, without the folder it lies in (grant {grant})"
+            "  What {CLIENT:?} may read   mail messages since 1 January 2026, without folder and has_attachment (grant {grant})"
         ),
         format!("  Its token          {}", path.display()),
         String::new(),
@@ -64,7 +82,12 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
             path.display()
         ),
         String::new(),
-        "Give it to an agent of yours:".to_owned(),
+        "As the owner, see what was shown, and set another password:".to_owned(),
+        String::new(),
+        format!("  rung pdpp disclosures --home {}", home.display()),
+        format!("  rung pdpp password --home {}", home.display()),
+        String::new(),
+        "Let an agent of yours ask for access (it can sign in; reading records as MCP tools is being built):".to_owned(),
         String::new(),
     ];
     for line in shown {
@@ -86,6 +109,25 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
     let mut set = set;
     set.push(format!("listen={address}"));
     super::serve::run(&serve, &super::loaded(Some(home), set)?)
+}
+
+/// Refuses a folder that holds somebody's own data.
+fn refuse_others(
+    records: &Records,
+    owner: &Bearer,
+    home: &std::path::Path,
+) -> std::result::Result<(), Fault> {
+    let known = |id: &str| SOURCES.iter().any(|source| source.connection == id);
+    let all = records.connections(owner)?;
+    let foreign = all.iter().find(|one| !known(&one.id));
+    if foreign.is_none() {
+        return Ok(());
+    }
+    let why = format!(
+        "{} holds other data, which the sample must not be mixed with",
+        home.display()
+    );
+    Err(Fault::new(Code::InvalidArguments, why).with_hint("choose an empty folder with --home DIR"))
 }
 
 /// Makes the sample, once.

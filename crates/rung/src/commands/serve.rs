@@ -54,6 +54,12 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         sign_in(&records, args.owner_password_file.as_deref())?;
     }
     let authority = authority(args, own.as_ref())?;
+    for url in [&args.public_url, &args.as_public_url]
+        .into_iter()
+        .flatten()
+    {
+        check_public(url)?;
+    }
     let here = args.public_url.as_deref().map(bare);
     // Whoever is asked elsewhere has to be told where the data is.
     let public_url = match &own {
@@ -101,6 +107,11 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         eprintln!("access is asked for at http://{}", place.address);
         (place, config)
     });
+    if args.as_url.is_none() {
+        let told = asked_at.or_else(|| args.public_url.as_deref().map(bare));
+        let at = told.unwrap_or_else(|| format!("http://{}", main.address));
+        eprintln!("the owner's page is {at}/owner/grants");
+    }
     eprintln!("listening at http://{}{}", main.address, http::PATH);
     let upkeep = Upkeep::start(&data);
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
@@ -203,11 +214,16 @@ fn open(
         Open::Never
     };
     // Where somebody could come from elsewhere without being asked who they are, say so.
-    if open == Open::Always && !address.ip().is_loopback() {
-        eprintln!("warning[open_door]: anybody who reaches {address} is let in without a token");
+    let reached = !address.ip().is_loopback() || !alone || !args.trusted_proxy.is_empty();
+    if open == Open::Always && reached {
+        eprintln!(
+            "warning[open_door]: anybody who reaches {address} is let in at /mcp without a token; the owner signs in"
+        );
     }
     if open == Open::Never && tokens.list()?.is_empty() {
-        eprintln!("warning[no_token]: nobody can come in yet\n  next: `rung token new NAME`");
+        eprintln!(
+            "warning[no_token]: nobody has a token yet\n  next: agents ask the owner; for everything else `rung token new NAME`"
+        );
     }
     Ok(open)
 }
@@ -232,6 +248,23 @@ fn sign_in(records: &Records, file: Option<&Path>) -> std::result::Result<(), Fa
         "the owner signs in with the password {password}\n  shown once; `rung pdpp password` sets another"
     );
     Ok(())
+}
+
+/// Refuses what others cannot go to.
+fn check_public(url: &str) -> std::result::Result<(), Fault> {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    let host = rest.map(|rest| rest.trim_end_matches('/'));
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b".-:[]".contains(&b);
+    let sound = host.is_some_and(|host| !host.is_empty() && host.bytes().all(plain));
+    let own = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    if sound && (url.starts_with("https://") || own.iter().any(|own| url.starts_with(own))) {
+        return Ok(());
+    }
+    let why = format!("{url:?} is not where others reach this server");
+    Err(Fault::new(Code::InvalidSetting, why)
+        .with_hint("write it as https://data.example, without a path"))
 }
 
 /// An address without the slash at its end.

@@ -1288,22 +1288,63 @@ fn what_is_kept_of_one_provider_is_sent_to_no_other() {
 }
 
 #[test]
-fn the_demo_is_one_command_from_nothing_to_an_answer() {
+fn the_demo_is_one_command_from_nothing_to_an_answer_and_touches_nothing_else() {
     let sandbox = Sandbox::new();
-    let said = sandbox.ok(&["demo", "--prepare", "--listen", "127.0.0.1:7999"]);
-    assert!(
-        said.contains("1373 records") || said.contains(" records in "),
-        "{said}"
-    );
-    let again = sandbox.ok(&["demo", "--prepare", "--listen", "127.0.0.1:7999"]);
+    let demo = ["demo", "--prepare", "--listen", "127.0.0.1:7999"];
+    let said = sandbox.ok(&demo);
+    let again = sandbox.ok(&demo);
     let grant = |said: &str| {
         said.split("grant grt_")
             .nth(1)
             .map(|rest| rest[..10].to_owned())
     };
+    assert!(grant(&said).is_some(), "{said}");
     assert_eq!(
         grant(&said),
         grant(&again),
         "the second time it finds what it made"
     );
+    assert!(
+        again.contains("the one it showed at first"),
+        "nobody is shut out: {again}"
+    );
+    // Where another one is at work, or somebody's own data lies, it leaves everything as it is.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = sandbox.run(&["demo", "--listen", &taken.local_addr().unwrap().to_string()]);
+    assert!(
+        busy.status == 64 && busy.stdout.is_empty(),
+        "{}{}",
+        busy.stdout,
+        busy.stderr
+    );
+    let data = Data::start(&[]);
+    data.connection("home");
+    let home = data.sandbox.data();
+    let refused = data
+        .sandbox
+        .run(&["demo", "--prepare", "--home", home.to_str().unwrap()]);
+    assert!(
+        refused.stderr.contains("holds other data"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn where_others_reach_this_server_is_checked() {
+    let sandbox = Sandbox::new();
+    for wrong in [
+        "data.example",
+        "https://data.example/x",
+        "http://data.example",
+        "https://",
+        "ftp://x",
+    ] {
+        let ran = sandbox.run(&["serve", "--listen", "127.0.0.1:0", "--public-url", wrong]);
+        assert!(
+            ran.status == 64 && ran.stderr.contains("https://data.example"),
+            "{wrong}: {}",
+            ran.stderr
+        );
+    }
 }

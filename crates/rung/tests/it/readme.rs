@@ -24,7 +24,7 @@ fn the_readme_works() {
         for line in block.lines() {
             match line.strip_prefix("$ ") {
                 // What the test run has built is on the path.
-                Some(command) if command.starts_with("rung() {") => {}
+                Some(command) if command.starts_with("cargo build") => {}
                 Some(command) => {
                     script.push_str(&command.replace("cargo run --quiet --", "rung"));
                     script.push('\n');

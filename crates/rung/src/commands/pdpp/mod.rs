@@ -59,6 +59,7 @@ fn own(command: OwnCommand, settings: &Settings) -> Result {
                 writeln!(io::stdout().lock(), "{password}").map_err(output)?;
                 eprintln!("shown once: the owner signs in with it");
             }
+            eprintln!("set for the data in {}", settings.home()?.display());
             Ok(())
         }
         OwnCommand::ResourceServer { name } => {
