@@ -180,7 +180,7 @@ struct GrantPage<'a> {
     signed_in: bool,
     grant: Given,
     streams: Vec<ReviewedStream>,
-    shown: Vec<(String, String, String, i64)>,
+    shown: Vec<(String, String, String, String)>,
 }
 
 /// A page, with what keeps others from framing it or running anything in it.
@@ -822,7 +822,11 @@ pub(super) fn grant(
             moment(one.at_ms),
             one.request.clone(),
             one.stream.clone().unwrap_or_else(|| "several".to_owned()),
-            one.records,
+            if one.request.ends_with("/aggregate") {
+                "a count".to_owned()
+            } else {
+                one.records.to_string()
+            },
         )
     });
     let template = GrantPage {
