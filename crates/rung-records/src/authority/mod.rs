@@ -9,6 +9,7 @@
 
 mod ask;
 mod clients;
+mod decide;
 mod exchange;
 mod introspect;
 mod issue;
@@ -19,14 +20,12 @@ mod preview;
 
 pub use ask::{Ask, AskedStream, DETAILS_TYPE};
 pub use clients::{ClientCard, PRE_REGISTERED};
+pub use decide::{Choice, Decision, Narrowed, Review};
 pub use exchange::Redeemed;
 pub use introspect::Introspected;
 pub(crate) use issue::{Fresh, insert_grant, insert_token};
 pub use issue::{Holder, Issued};
 pub use offer::{OfferedSource, OfferedStream};
 pub use owner::{SESSION_MS, Session};
-pub use petition::{
-    Approved, Choice, Collected, Decision, Denied, Filed, Filing, Handed, Narrowed, Petition,
-    Review, Wanted, Way,
-};
+pub use petition::{Approved, Collected, Denied, Filed, Filing, Handed, Petition, Wanted, Way};
 pub use preview::{Sample, StreamPreview};

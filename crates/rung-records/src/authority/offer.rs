@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::ask::{Ask, AskedStream};
-use super::petition::{Giving, Narrowed, Petition, Wanted};
+use super::decide::{Giving, Narrowed};
+use super::petition::{Petition, Wanted};
 use super::preview::StreamPreview;
 use crate::declaration::{Declaration, Stream};
 use crate::scope::{Bearer, Connection, connections};
