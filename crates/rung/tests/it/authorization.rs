@@ -1,14 +1,11 @@
 //! Asking for access over HTTP: what a client, an owner and somebody hostile see from outside.
 
-use std::process::{Child, Command, Stdio};
-
-use data_encoding::{BASE64, BASE64URL_NOPAD};
+use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::http::{Reply, Request, Server, modern};
 use crate::personal_data::{Data, message};
-use crate::sandbox::Sandbox;
 
 const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-one-0123456789";
 const REDIRECT: &str = "http://127.0.0.1:9/callback";
@@ -17,11 +14,11 @@ fn challenge() -> String {
     BASE64URL_NOPAD.encode(&Sha256::digest(VERIFIER.as_bytes()))
 }
 
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
+pub(crate) fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
     let body: Vec<String> = pairs
         .iter()
         .map(|(name, value)| format!("{name}={}", encoded(value)))
@@ -31,14 +28,14 @@ fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
         .body(body.join("&"))
 }
 
-fn object(path: &str, body: &Value) -> Request {
+pub(crate) fn object(path: &str, body: &Value) -> Request {
     Request::new("POST", path)
         .with("Content-Type", "application/json")
         .body(body.to_string())
 }
 
 /// A server whose owner is whoever comes, with some mail.
-fn open() -> Data {
+pub(crate) fn open() -> Data {
     let data = Data::start(&["--dev"]);
     data.connection("home");
     let lines: Vec<Value> = (0..6).map(message).collect();
@@ -46,7 +43,7 @@ fn open() -> Data {
     data
 }
 
-fn details(mode: &str) -> Value {
+pub(crate) fn details(mode: &str) -> Value {
     json!([{
         "type": "https://pdpp.dev/data-access", "source": {"kind": "connector", "id": "https://registry.pdpp.dev/connectors/mail"},
         "purpose_code": "https://pdpp.dev/purpose/personalization", "access_mode": mode,
@@ -54,11 +51,11 @@ fn details(mode: &str) -> Value {
     }])
 }
 
-fn post(data: &Data, path: &str, body: &Value) -> Reply {
+pub(crate) fn post(data: &Data, path: &str, body: &Value) -> Reply {
     data.server.post(object(path, body))
 }
 
-fn ok(data: &Data, path: &str, body: &Value) -> Value {
+pub(crate) fn ok(data: &Data, path: &str, body: &Value) -> Value {
     let reply = post(data, path, body);
     assert!(
         (200..300).contains(&reply.status),
@@ -68,7 +65,7 @@ fn ok(data: &Data, path: &str, body: &Value) -> Value {
     reply.json()
 }
 
-fn register(data: &Data) -> String {
+pub(crate) fn register(data: &Data) -> String {
     let told = json!({"client_name": "App", "redirect_uris": [REDIRECT], "grant_types": ["authorization_code", "refresh_token"]});
     ok(data, "/oauth/register", &told)["client_id"]
         .as_str()
@@ -100,7 +97,7 @@ fn authorize(client: &str, more: &[(&str, &str)]) -> String {
 }
 
 /// Reviews and approves a request; gives what comes back.
-fn approve(data: &Data, request_uri: &str) -> Reply {
+pub(crate) fn approve(data: &Data, request_uri: &str) -> Reply {
     let review = ok(
         data,
         "/consent/review",
@@ -114,7 +111,7 @@ fn approve(data: &Data, request_uri: &str) -> Reply {
 }
 
 /// What an address says.
-fn query(location: &str, name: &str) -> Option<String> {
+pub(crate) fn query(location: &str, name: &str) -> Option<String> {
     let (_, query) = location.split_once('?')?;
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     pairs
@@ -529,432 +526,6 @@ fn an_agent_comes_through_the_door_with_the_token_of_a_grant_until_it_is_revoked
     assert_eq!(data.server.post(about()).status, 401);
 }
 
-/// A server with a password, and somebody who may know it.
-fn guarded() -> (Sandbox, Server) {
-    let sandbox = Sandbox::new();
-    let file = sandbox.write("password", "correct horse\n");
-    let server = Server::start(&sandbox, &["--owner-password-file", file.to_str().unwrap()]);
-    (sandbox, server)
-}
-
-fn cookies(reply: &Reply) -> String {
-    let pairs = reply.headers("set-cookie");
-    let pairs: Vec<&str> = pairs
-        .iter()
-        .filter_map(|line| line.split(';').next())
-        .collect();
-    pairs.join("; ")
-}
-
-#[test]
-fn the_owner_signs_in_with_a_new_session_and_a_wrong_password_waits() {
-    let (_sandbox, server) = guarded();
-    let html = |request: Request| request.with("Accept", "text/html");
-    let page = server.post(html(Request::new(
-        "GET",
-        "/owner/login?next=%2F%2Fevil.example",
-    )));
-    assert_eq!(page.status, 200);
-    assert!(
-        page.text().contains("value=\"/owner/grants\""),
-        "nobody is sent elsewhere"
-    );
-    let csrf = cookies(&page);
-    let (_, secret) = csrf.split_once('=').unwrap();
-    let fixed = format!("{csrf}; pdpp_owner_session=rung_chosen-by-somebody-else");
-    let sign_in = |password: &str, secret: &str, cookie: &str| {
-        server.post(
-            html(form(
-                "/owner/login",
-                &[
-                    ("password", password),
-                    ("_csrf", secret),
-                    ("next", "/owner/grants"),
-                ],
-            ))
-            .with("Cookie", cookie),
-        )
-    };
-    assert_eq!(
-        sign_in("correct horse", "", &csrf).status,
-        403,
-        "a form of another site"
-    );
-    assert_eq!(sign_in("correct horse", "x", &csrf).status, 403);
-    let signed = sign_in("correct horse", secret, &fixed);
-    assert_eq!(
-        (signed.status, signed.header("location")),
-        (302, Some("/owner/grants"))
-    );
-    let line = signed.headers("set-cookie").join("\n");
-    assert!(
-        line.contains("HttpOnly") && line.contains("SameSite=Lax"),
-        "{line}"
-    );
-    let session = cookies(&signed);
-    assert!(
-        !session.contains("chosen"),
-        "a session is never one that was there before"
-    );
-    let grants = |cookie: &str| {
-        server
-            .post(html(Request::new("GET", "/owner/grants")).with("Cookie", cookie))
-            .status
-    };
-    assert_eq!(
-        (grants(&session), grants(&fixed), grants("")),
-        (200, 302, 302)
-    );
-    for _ in 0..5 {
-        assert_eq!(sign_in("wrong horse", secret, &csrf).status, 401);
-    }
-    let waits = sign_in("correct horse", secret, &csrf);
-    assert_eq!(waits.status, 429, "{}", waits.text());
-    assert!(waits.text().contains("try again in"), "{}", waits.text());
-    // Without a session nothing is decided.
-    for path in [
-        "/consent/review",
-        "/consent/approve",
-        "/consent/deny",
-        "/device/approve",
-    ] {
-        let refused = server.post(object(path, &json!({"request_uri": "x", "user_code": "x"})));
-        assert_eq!(refused.status, 401, "{path}");
-    }
-}
-
-#[test]
-fn a_password_is_made_once_and_never_sent_in_the_clear() {
-    let sandbox = Sandbox::new();
-    let first = Server::start(&sandbox, &[]);
-    let said = first.said.join("\n");
-    let (_, rest) = said
-        .split_once("the owner signs in with the password ")
-        .unwrap();
-    let password = rest.split_whitespace().next().unwrap().to_owned();
-    drop(first);
-    let second = Server::start(&sandbox, &["--allow-host", "data.example"]);
-    assert!(!second.said.join("\n").contains("password"), "shown once");
-    let page = second.post(
-        Request::new("GET", "/owner/login")
-            .with("Host", "data.example")
-            .with("Accept", "text/html"),
-    );
-    assert_eq!(page.status, 403, "others could read it on its way");
-    let page = second.post(Request::new("GET", "/owner/login").with("Accept", "text/html"));
-    let csrf = cookies(&page);
-    let (_, secret) = csrf.split_once('=').unwrap();
-    let signed = second.post(
-        form(
-            "/owner/login",
-            &[("password", &password), ("_csrf", secret)],
-        )
-        .with("Cookie", &csrf),
-    );
-    assert_eq!(signed.status, 200, "{}", signed.text());
-}
-
-#[test]
-fn behind_a_proxy_every_address_is_the_public_one_and_cookies_are_its_own() {
-    let sandbox = Sandbox::new();
-    let flags = [
-        "--public-url",
-        "https://data.example/",
-        "--trusted-proxy",
-        "127.0.0.1",
-    ];
-    let server = Server::start(&sandbox, &flags);
-    let asked = |path: &str, host: &str| {
-        server.post(
-            Request::new("GET", path)
-                .with("Accept", "text/html, application/json")
-                .with("X-Forwarded-Host", host)
-                .with("X-Forwarded-Proto", "https"),
-        )
-    };
-    assert_eq!(asked("/health", "evil.example").status, 421);
-    let metadata = asked("/.well-known/oauth-authorization-server", "data.example").json();
-    assert_eq!(metadata["issuer"], "https://data.example");
-    assert_eq!(
-        metadata["token_endpoint"],
-        "https://data.example/oauth/token"
-    );
-    let resource = asked("/.well-known/oauth-protected-resource/mcp", "data.example").json();
-    assert_eq!(resource["resource"], "https://data.example/mcp");
-    assert_eq!(resource["authorization_servers"][0], "https://data.example");
-    let page = asked("/owner/login", "data.example");
-    let cookie = page.headers("set-cookie").join("\n");
-    assert!(
-        cookie.starts_with("__Host-pdpp_owner_csrf=")
-            && cookie.contains("; Secure")
-            && cookie.contains("Path=/"),
-        "{cookie}"
-    );
-    let refused = server.post(modern(1, "tools/list", json!({})));
-    assert_eq!(
-        refused.header("www-authenticate"),
-        Some(
-            "Bearer resource_metadata=\"https://data.example/.well-known/oauth-protected-resource/mcp\""
-        )
-    );
-    // Whoever is not trusted is not believed.
-    let sandbox = Sandbox::new();
-    let alone = Server::start(&sandbox, &[]);
-    let told = alone.post(
-        Request::new("GET", "/.well-known/oauth-authorization-server")
-            .with("X-Forwarded-Host", "evil.example")
-            .with("X-Forwarded-Proto", "https"),
-    );
-    assert_eq!(told.json()["issuer"], format!("http://{}", alone.address));
-}
-
-#[test]
-fn access_is_asked_for_at_an_address_of_its_own() {
-    let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &["--dev", "--as-listen", "127.0.0.1:0"]);
-    let line = server
-        .said
-        .iter()
-        .find(|line| line.contains("access is asked for at"))
-        .cloned();
-    let line = line.unwrap();
-    let at = line.rsplit("http://").next().unwrap().trim().to_owned();
-    let resource = server.get("/.well-known/oauth-protected-resource").json();
-    assert_eq!(resource["authorization_servers"][0], format!("http://{at}"));
-    assert_eq!(
-        server.get("/.well-known/oauth-authorization-server").status,
-        404
-    );
-    let metadata = Server::ask(
-        &at,
-        Request::new("GET", "/.well-known/oauth-authorization-server"),
-    );
-    assert_eq!(metadata.json()["issuer"], format!("http://{at}"));
-    assert_eq!(
-        Server::ask(&at, Request::new("GET", "/v1/schema")).status,
-        404
-    );
-    assert_eq!(
-        Server::ask(&at, modern(1, "tools/list", json!({}))).status,
-        404
-    );
-}
-
-#[test]
-fn an_authorization_server_elsewhere_is_asked_and_believed_for_no_longer_than_it_may_be() {
-    let data = open();
-    let credentials = data.sandbox.ok(&["pdpp", "resource-server", "rs"]);
-    let file = data.sandbox.write("credentials", &credentials);
-    let issuer = format!("http://{}", data.server.address);
-    let introspect = |authorization: &str, token: &str| {
-        data.server
-            .post(form("/introspect", &[("token", token)]).with("Authorization", authorization))
-    };
-    let basic = format!("Basic {}", BASE64.encode(credentials.trim().as_bytes()));
-    let pushed = ok(
-        &data,
-        "/oauth/par",
-        &json!({"client_id": "longview", "authorization_details": details("continuous")}),
-    );
-    let given = approve(&data, pushed["request_uri"].as_str().unwrap()).json();
-    let token = given["token"].as_str().unwrap();
-    for wrong in ["", "Basic cnM6d3Jvbmc=", "Bearer x"] {
-        let refused = introspect(wrong, token);
-        assert_eq!(
-            (refused.status, refused.json()["error"]["code"].as_str()),
-            (401, Some("context.authentication_failed"))
-        );
-    }
-    let told = introspect(&basic, token).json();
-    assert_eq!(
-        (told["active"].as_bool(), told["pdpp_token_kind"].as_str()),
-        (Some(true), Some("client"))
-    );
-    assert_eq!(told["authorization_details"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        introspect(&basic, "rung_nobody").json(),
-        json!({"active": false})
-    );
-
-    // A resource server on the same data, which asks over there.
-    let flags = [
-        "--as-url",
-        &issuer,
-        "--as-credentials-file",
-        file.to_str().unwrap(),
-        "--public-url",
-        &issuer,
-    ];
-    let elsewhere = Server::start(&data.sandbox, &flags);
-    let read = |token: &str| {
-        let request = Request::new("GET", "/v1/streams/messages/records").bearer(token);
-        elsewhere
-            .post(request.with("Host", &elsewhere.address))
-            .status
-    };
-    assert_eq!(read(token), 200);
-    assert_eq!(read("rung_nobody"), 401);
-    assert_eq!(
-        elsewhere
-            .get("/.well-known/oauth-authorization-server")
-            .status,
-        404,
-        "none are given here"
-    );
-    // Whoever cannot be asked says nothing: what is not known is refused.
-    drop(data.server);
-    assert_eq!(read("rung_other"), 503);
-}
-
-#[test]
-fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
-    let data = open();
-    let provider = format!("http://{}", data.server.address);
-    let connect = |data: &Data, args: &[&str], name: &str| -> (Child, String) {
-        let program = data.sandbox.home().join(name);
-        if !program.exists() {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &program).unwrap();
-        }
-        let mut command = Command::new(program);
-        command
-            .current_dir(data.sandbox.home())
-            .env_clear()
-            .env("HOME", data.sandbox.home());
-        command
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
-        let url = loop {
-            let mut line = String::new();
-            assert_ne!(
-                std::io::BufRead::read_line(&mut stderr, &mut line).unwrap(),
-                0
-            );
-            if let Some(url) = line.trim().strip_prefix("approve it here: ") {
-                break url.to_owned();
-            }
-        };
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
-        (child, url)
-    };
-    let (child, url) = connect(&data, &["connect", &provider, "--no-browser"], "pdpp");
-    let request_uri = query(&url, "request_uri").unwrap();
-    let review = ok(
-        &data,
-        "/consent/review",
-        &json!({"request_uri": request_uri, "sources": [{"connector_id": "mail", "streams": ["messages"]}]}),
-    );
-    ok(
-        &data,
-        "/consent/approve",
-        &json!({"request_uri": request_uri, "approval_review_revision": review["approval_review_revision"]}),
-    );
-    let done = child.wait_with_output().unwrap();
-    assert!(done.status.success(), "{done:?}");
-    let key = data.server.address.replace(':', "_");
-    let path = data
-        .sandbox
-        .home()
-        .join(format!(".pdpp/clients/{key}.json"));
-    let mut kept: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    assert_eq!(kept["provider_url"], provider);
-    assert_eq!(kept["client"]["client_name"], "PDPP CLI");
-    assert!(kept["credential"]["refresh_token"].is_string());
-
-    // Many at once, with a token that ends soon, get one new token between them.
-    kept["credential"]["expires_at"] = json!("2026-01-01T00:00:00Z");
-    std::fs::write(&path, kept.to_string()).unwrap();
-    let root = data.sandbox.home().join(".pdpp");
-    let root = root.to_str().unwrap();
-    let whoami = || {
-        data.sandbox
-            .run(&["pdpp", "whoami", &provider, "--cache-root", root, "--json"])
-    };
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..6).map(|_| scope.spawn(whoami)).collect();
-        for one in all {
-            let ran = one.join().unwrap();
-            assert_eq!(ran.status, 0, "{}", ran.stderr);
-            let told: Value = serde_json::from_str(&ran.stdout).unwrap();
-            assert_eq!(told["streams"], json!(["mail/messages"]));
-        }
-    });
-    let renewed: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    assert_ne!(
-        renewed["credential"]["access_token"],
-        kept["credential"]["access_token"]
-    );
-    assert_eq!(
-        renewed["credential"]["grant_id"],
-        kept["credential"]["grant_id"]
-    );
-
-    // Against a provider that wants to be told beforehand: one source is pushed first.
-    let args = [
-        "pdpp",
-        "connect",
-        &provider,
-        "--no-browser",
-        "--source",
-        "mail",
-        "--streams",
-        "messages",
-        "--cache-root",
-        root,
-    ];
-    let (child, url) = connect(&data, &args, "rung");
-    let back = approve(&data, &query(&url, "request_uri").unwrap());
-    assert_eq!(back.json()["status"], "approved");
-    assert!(child.wait_with_output().unwrap().status.success());
-
-    let listed = data.sandbox.ok(&["pdpp", "grants", "--cache-root", root]);
-    assert!(
-        listed.contains(&provider) && !listed.contains("rung_"),
-        "{listed}"
-    );
-    let last: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    data.sandbox
-        .ok(&["pdpp", "revoke", &provider, "--cache-root", root]);
-    assert!(!path.exists());
-    let token = last["credential"]["access_token"].as_str().unwrap();
-    assert_eq!(
-        data.refused(token, "/v1/schema"),
-        (403, "grant_revoked".to_owned())
-    );
-    let gone = whoami();
-    assert!(gone.stderr.contains("rung pdpp connect"), "{}", gone.stderr);
-    let wrong = data.sandbox.run(&["pdpp", "connect", "ftp://x"]);
-    assert_eq!(wrong.status, 64, "{}", wrong.stderr);
-}
-
-#[test]
-fn a_denied_command_is_told() {
-    let data = open();
-    let attempt = ok(
-        &data,
-        "/agent-connect",
-        &json!({"client_name": "Tool", "scope": "pdpp:read"}),
-    );
-    assert_eq!(attempt["interval_ms"], 2_000);
-    let path = format!("/agent-connect/{}/token", attempt["id"].as_str().unwrap());
-    let poll = |code: &Value| post(&data, &path, &json!({"polling_code": code}));
-    let pending = poll(&attempt["polling_code"]);
-    assert_eq!(
-        (pending.status, pending.json()["status"].as_str()),
-        (202, Some("pending"))
-    );
-    assert_eq!(poll(&json!("rung_guess")).status, 401);
-    let request_uri = query(attempt["approval_url"].as_str().unwrap(), "request_uri").unwrap();
-    ok(&data, "/consent/deny", &json!({"request_uri": request_uri}));
-    let denied = poll(&attempt["polling_code"]);
-    assert_eq!(
-        (denied.status, denied.json()["error"].as_str()),
-        (403, Some("access_denied"))
-    );
-}
-
 #[test]
 fn what_was_approved_survives_a_kill_at_every_step() {
     let mut data = open();
@@ -1100,33 +671,6 @@ fn a_device_for_an_agent_gets_what_was_asked_for_or_what_the_owner_picks() {
 }
 
 #[test]
-fn without_signing_in_there_is_no_owner_for_others() {
-    // Whoever is reached by others has an owner who signs in, whatever else is open.
-    for flags in [
-        ["--dev", "--as-listen", "0.0.0.0:0"].as_slice(),
-        &["--dev", "--public-url", "https://data.example"],
-        &["--dev", "--allow-host", "data.example"],
-        &["--dev", "--trusted-proxy", "127.0.0.1"],
-    ] {
-        let sandbox = Sandbox::new();
-        let server = Server::start(&sandbox, flags);
-        let line = server
-            .said
-            .iter()
-            .find_map(|line| line.split("access is asked for at http://").nth(1));
-        let at = line.map_or(server.address.clone(), |at| {
-            at.replace("0.0.0.0", "127.0.0.1")
-        });
-        let review = object("/consent/review", &json!({"request_uri": "x"}));
-        assert_eq!(Server::ask(&at, review).status, 401, "{flags:?}");
-        assert!(
-            !server.said.iter().any(|line| line.contains("open_owner")),
-            "{flags:?}"
-        );
-    }
-}
-
-#[test]
 fn what_the_owner_narrows_is_narrowed_or_refused() {
     let data = open();
     let wide = json!([{
@@ -1236,25 +780,6 @@ fn nobody_asks_for_more_than_they_show() {
 }
 
 #[test]
-fn a_page_of_another_program_on_this_machine_decides_nothing() {
-    let (_sandbox, server) = guarded();
-    let page = server.post(Request::new("GET", "/owner/login").with("Accept", "text/html"));
-    let csrf = cookies(&page);
-    let (_, secret) = csrf.split_once('=').unwrap();
-    let sign_in = |origin: &str| {
-        let form = form(
-            "/owner/login",
-            &[("password", "correct horse"), ("_csrf", secret)],
-        );
-        server
-            .post(form.with("Cookie", &csrf).with("Origin", origin))
-            .status
-    };
-    assert_eq!(sign_in("http://127.0.0.1:3000"), 403);
-    assert_eq!(sign_in(&format!("http://{}", server.address)), 200);
-}
-
-#[test]
 fn where_there_is_data_an_agent_is_told_how_to_ask_for_it() {
     let data = Data::start(&[]);
     let tools = || modern(1, "tools/list", json!({}));
@@ -1272,79 +797,4 @@ fn where_there_is_data_an_agent_is_told_how_to_ask_for_it() {
             .unwrap()
             .contains("/.well-known/oauth-protected-resource/mcp")
     );
-}
-
-#[test]
-fn what_is_kept_of_one_provider_is_sent_to_no_other() {
-    let sandbox = Sandbox::new();
-    let kept = json!({"provider_url": "https://127.0.0.1:1", "credential": {"access_token": "x"}});
-    sandbox.write("project/.pdpp/clients/127.0.0.1_1.json", kept.to_string());
-    let ran = sandbox.run(&["pdpp", "whoami", "http://127.0.0.1:1"]);
-    assert!(
-        ran.status == 77 && ran.stderr.contains("is not sent to"),
-        "{}",
-        ran.stderr
-    );
-}
-
-#[test]
-fn the_demo_is_one_command_from_nothing_to_an_answer_and_touches_nothing_else() {
-    let sandbox = Sandbox::new();
-    let demo = ["demo", "--prepare", "--listen", "127.0.0.1:7999"];
-    let said = sandbox.ok(&demo);
-    let again = sandbox.ok(&demo);
-    let grant = |said: &str| {
-        said.split("grant grt_")
-            .nth(1)
-            .map(|rest| rest[..10].to_owned())
-    };
-    assert!(grant(&said).is_some(), "{said}");
-    assert_eq!(
-        grant(&said),
-        grant(&again),
-        "the second time it finds what it made"
-    );
-    assert!(
-        again.contains("the one it showed at first"),
-        "nobody is shut out: {again}"
-    );
-    // Where another one is at work, or somebody's own data lies, it leaves everything as it is.
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let busy = sandbox.run(&["demo", "--listen", &taken.local_addr().unwrap().to_string()]);
-    assert!(
-        busy.status == 64 && busy.stdout.is_empty(),
-        "{}{}",
-        busy.stdout,
-        busy.stderr
-    );
-    let data = Data::start(&[]);
-    data.connection("home");
-    let home = data.sandbox.data();
-    let refused = data
-        .sandbox
-        .run(&["demo", "--prepare", "--home", home.to_str().unwrap()]);
-    assert!(
-        refused.stderr.contains("holds other data"),
-        "{}",
-        refused.stderr
-    );
-}
-
-#[test]
-fn where_others_reach_this_server_is_checked() {
-    let sandbox = Sandbox::new();
-    for wrong in [
-        "data.example",
-        "https://data.example/x",
-        "http://data.example",
-        "https://",
-        "ftp://x",
-    ] {
-        let ran = sandbox.run(&["serve", "--listen", "127.0.0.1:0", "--public-url", wrong]);
-        assert!(
-            ran.status == 64 && ran.stderr.contains("https://data.example"),
-            "{wrong}: {}",
-            ran.stderr
-        );
-    }
 }

@@ -1,0 +1,214 @@
+//! A command that asks for access, and the demo that shows how.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::authorization::{approve, ok, open, post, query};
+use crate::personal_data::Data;
+use crate::sandbox::Sandbox;
+
+#[test]
+fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
+    let data = open();
+    let provider = format!("http://{}", data.server.address);
+    let connect = |data: &Data, args: &[&str], name: &str| -> (Child, String) {
+        let program = data.sandbox.home().join(name);
+        if !program.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &program).unwrap();
+        }
+        let mut command = Command::new(program);
+        command
+            .current_dir(data.sandbox.home())
+            .env_clear()
+            .env("HOME", data.sandbox.home());
+        command
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+        let url = loop {
+            let mut line = String::new();
+            assert_ne!(
+                std::io::BufRead::read_line(&mut stderr, &mut line).unwrap(),
+                0
+            );
+            if let Some(url) = line.trim().strip_prefix("approve it here: ") {
+                break url.to_owned();
+            }
+        };
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
+        (child, url)
+    };
+    let (child, url) = connect(&data, &["connect", &provider, "--no-browser"], "pdpp");
+    let request_uri = query(&url, "request_uri").unwrap();
+    let review = ok(
+        &data,
+        "/consent/review",
+        &json!({"request_uri": request_uri, "sources": [{"connector_id": "mail", "streams": ["messages"]}]}),
+    );
+    ok(
+        &data,
+        "/consent/approve",
+        &json!({"request_uri": request_uri, "approval_review_revision": review["approval_review_revision"]}),
+    );
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let key = data.server.address.replace(':', "_");
+    let path = data
+        .sandbox
+        .home()
+        .join(format!(".pdpp/clients/{key}.json"));
+    let mut kept: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(kept["provider_url"], provider);
+    assert_eq!(kept["client"]["client_name"], "PDPP CLI");
+    assert!(kept["credential"]["refresh_token"].is_string());
+
+    // Many at once, with a token that ends soon, get one new token between them.
+    kept["credential"]["expires_at"] = json!("2026-01-01T00:00:00Z");
+    std::fs::write(&path, kept.to_string()).unwrap();
+    let root = data.sandbox.home().join(".pdpp");
+    let root = root.to_str().unwrap();
+    let whoami = || {
+        data.sandbox
+            .run(&["pdpp", "whoami", &provider, "--cache-root", root, "--json"])
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..6).map(|_| scope.spawn(whoami)).collect();
+        for one in all {
+            let ran = one.join().unwrap();
+            assert_eq!(ran.status, 0, "{}", ran.stderr);
+            let told: Value = serde_json::from_str(&ran.stdout).unwrap();
+            assert_eq!(told["streams"], json!(["mail/messages"]));
+        }
+    });
+    let renewed: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_ne!(
+        renewed["credential"]["access_token"],
+        kept["credential"]["access_token"]
+    );
+    assert_eq!(
+        renewed["credential"]["grant_id"],
+        kept["credential"]["grant_id"]
+    );
+
+    // Against a provider that wants to be told beforehand: one source is pushed first.
+    let args = [
+        "pdpp",
+        "connect",
+        &provider,
+        "--no-browser",
+        "--source",
+        "mail",
+        "--streams",
+        "messages",
+        "--cache-root",
+        root,
+    ];
+    let (child, url) = connect(&data, &args, "rung");
+    let back = approve(&data, &query(&url, "request_uri").unwrap());
+    assert_eq!(back.json()["status"], "approved");
+    assert!(child.wait_with_output().unwrap().status.success());
+
+    let listed = data.sandbox.ok(&["pdpp", "grants", "--cache-root", root]);
+    assert!(
+        listed.contains(&provider) && !listed.contains("rung_"),
+        "{listed}"
+    );
+    let last: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    data.sandbox
+        .ok(&["pdpp", "revoke", &provider, "--cache-root", root]);
+    assert!(!path.exists());
+    let token = last["credential"]["access_token"].as_str().unwrap();
+    assert_eq!(
+        data.refused(token, "/v1/schema"),
+        (403, "grant_revoked".to_owned())
+    );
+    let gone = whoami();
+    assert!(gone.stderr.contains("rung pdpp connect"), "{}", gone.stderr);
+    let wrong = data.sandbox.run(&["pdpp", "connect", "ftp://x"]);
+    assert_eq!(wrong.status, 64, "{}", wrong.stderr);
+}
+
+#[test]
+fn a_denied_command_is_told() {
+    let data = open();
+    let attempt = ok(
+        &data,
+        "/agent-connect",
+        &json!({"client_name": "Tool", "scope": "pdpp:read"}),
+    );
+    assert_eq!(attempt["interval_ms"], 2_000);
+    let path = format!("/agent-connect/{}/token", attempt["id"].as_str().unwrap());
+    let poll = |code: &Value| post(&data, &path, &json!({"polling_code": code}));
+    let pending = poll(&attempt["polling_code"]);
+    assert_eq!(
+        (pending.status, pending.json()["status"].as_str()),
+        (202, Some("pending"))
+    );
+    assert_eq!(poll(&json!("rung_guess")).status, 401);
+    let request_uri = query(attempt["approval_url"].as_str().unwrap(), "request_uri").unwrap();
+    ok(&data, "/consent/deny", &json!({"request_uri": request_uri}));
+    let denied = poll(&attempt["polling_code"]);
+    assert_eq!(
+        (denied.status, denied.json()["error"].as_str()),
+        (403, Some("access_denied"))
+    );
+}
+
+#[test]
+fn what_is_kept_of_one_provider_is_sent_to_no_other() {
+    let sandbox = Sandbox::new();
+    let kept = json!({"provider_url": "https://127.0.0.1:1", "credential": {"access_token": "x"}});
+    sandbox.write("project/.pdpp/clients/127.0.0.1_1.json", kept.to_string());
+    let ran = sandbox.run(&["pdpp", "whoami", "http://127.0.0.1:1"]);
+    assert!(
+        ran.status == 77 && ran.stderr.contains("is not sent to"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn the_demo_is_one_command_from_nothing_to_an_answer_and_touches_nothing_else() {
+    let sandbox = Sandbox::new();
+    let demo = ["demo", "--prepare", "--listen", "127.0.0.1:7999"];
+    let said = sandbox.ok(&demo);
+    let again = sandbox.ok(&demo);
+    let grant = |said: &str| {
+        said.split("grant grt_")
+            .nth(1)
+            .map(|rest| rest[..10].to_owned())
+    };
+    assert!(grant(&said).is_some(), "{said}");
+    assert_eq!(
+        grant(&said),
+        grant(&again),
+        "the second time it finds what it made"
+    );
+    assert!(
+        again.contains("the one it showed at first"),
+        "nobody is shut out: {again}"
+    );
+    // Where another one is at work, or somebody's own data lies, it leaves everything as it is.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = sandbox.run(&["demo", "--listen", &taken.local_addr().unwrap().to_string()]);
+    assert!(
+        busy.status == 64 && busy.stdout.is_empty(),
+        "{}{}",
+        busy.stdout,
+        busy.stderr
+    );
+    let data = Data::start(&[]);
+    data.connection("home");
+    let home = data.sandbox.data();
+    let refused = data
+        .sandbox
+        .run(&["demo", "--prepare", "--home", home.to_str().unwrap()]);
+    assert!(
+        refused.stderr.contains("holds other data"),
+        "{}",
+        refused.stderr
+    );
+}
