@@ -1,5 +1,7 @@
 //! A command that asks for access, and the demo that shows how.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -8,39 +10,121 @@ use crate::authorization::{approve, ok, open, post, query};
 use crate::personal_data::Data;
 use crate::sandbox::Sandbox;
 
+/// Starts a command that asks for access under some name, and gives the address to approve at.
+fn connect(data: &Data, args: &[&str], name: &str) -> (Child, String) {
+    let program = data.sandbox.home().join(name);
+    if !program.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &program).unwrap();
+    }
+    let mut command = Command::new(program);
+    command
+        .current_dir(data.sandbox.home())
+        .env_clear()
+        .env("HOME", data.sandbox.home());
+    command
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    let url = loop {
+        let mut line = String::new();
+        assert_ne!(
+            std::io::BufRead::read_line(&mut stderr, &mut line).unwrap(),
+            0
+        );
+        if let Some(url) = line.trim().strip_prefix("approve it here: ") {
+            break url.to_owned();
+        }
+    };
+    std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
+    (child, url)
+}
+
+/// A provider that wants to be told beforehand what is asked for: our own server, behind somebody strict.
+fn strict(server: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = server.to_owned();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut request = Vec::new();
+            let mut buffer = [0; 4_096];
+            let whole = |request: &[u8]| {
+                let text = String::from_utf8_lossy(request).to_ascii_lowercase();
+                let (head, body) = text.split_once("\r\n\r\n")?;
+                let length = head
+                    .lines()
+                    .find_map(|line| line.strip_prefix("content-length: "));
+                let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
+                (body.len() >= length).then_some(())
+            };
+            while whole(&request).is_none() {
+                let got = client.read(&mut buffer).unwrap();
+                assert_ne!(got, 0, "the request is whole");
+                request.extend_from_slice(&buffer[..got]);
+            }
+            let text = String::from_utf8(request).unwrap();
+            if text.starts_with("POST /agent-connect HTTP") && !text.contains("request_uri") {
+                let body =
+                    r#"{"error":"invalid_request","error_description":"request_uri is needed"}"#;
+                let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close";
+                write!(
+                    client,
+                    "{head}\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+                .unwrap();
+                continue;
+            }
+            let mut behind = TcpStream::connect(&server).unwrap();
+            let (first, rest) = text.split_once("\r\n").unwrap();
+            write!(behind, "{first}\r\nConnection: close\r\n{rest}").unwrap();
+            let mut reply = String::new();
+            behind.read_to_string(&mut reply).unwrap();
+            client.write_all(reply.as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_provider_that_wants_to_be_told_beforehand_is_told() {
+    let data = open();
+    let provider = format!("http://{}", strict(&data.server.address));
+    let refused = data
+        .sandbox
+        .run(&["pdpp", "connect", &provider, "--no-browser"]);
+    assert!(
+        refused.status == 64 && refused.stderr.contains("--source"),
+        "{}",
+        refused.stderr
+    );
+    let args = [
+        "connect",
+        &provider,
+        "--no-browser",
+        "--source",
+        "mail",
+        "--streams",
+        "messages",
+    ];
+    let (child, url) = connect(&data, &args, "pdpp");
+    assert!(url.starts_with(&provider), "{url}");
+    let approved = approve(&data, &query(&url, "request_uri").unwrap());
+    assert_eq!(approved.json()["status"], "approved", "{}", approved.text());
+    let done = child.wait_with_output().unwrap();
+    assert!(
+        String::from_utf8_lossy(&done.stdout).contains("mail/messages"),
+        "{done:?}"
+    );
+}
+
 #[test]
 fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
     let data = open();
     let provider = format!("http://{}", data.server.address);
-    let connect = |data: &Data, args: &[&str], name: &str| -> (Child, String) {
-        let program = data.sandbox.home().join(name);
-        if !program.exists() {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &program).unwrap();
-        }
-        let mut command = Command::new(program);
-        command
-            .current_dir(data.sandbox.home())
-            .env_clear()
-            .env("HOME", data.sandbox.home());
-        command
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
-        let url = loop {
-            let mut line = String::new();
-            assert_ne!(
-                std::io::BufRead::read_line(&mut stderr, &mut line).unwrap(),
-                0
-            );
-            if let Some(url) = line.trim().strip_prefix("approve it here: ") {
-                break url.to_owned();
-            }
-        };
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
-        (child, url)
-    };
     let (child, url) = connect(&data, &["connect", &provider, "--no-browser"], "pdpp");
     let request_uri = query(&url, "request_uri").unwrap();
     let review = ok(
