@@ -197,9 +197,12 @@ def served(rung, home, data, record):
     stuck = threading.Timer(START_SECONDS, server.kill)
     stuck.start()
     try:
-        said = server.stdout.readline()
+        said, found = "", None
+        for line in server.stdout:
+            said += line
+            if found := re.match(r"listening at http://127\.0\.0\.1:(\d+)(/\S*)", line):
+                break
         stuck.cancel()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)(/\S*)", said)
         if not found:
             raise Failed(f"the server did not start: {said.strip()}")
         threading.Thread(target=server.stdout.read, daemon=True).start()

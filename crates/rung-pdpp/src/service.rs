@@ -82,6 +82,12 @@ impl Service {
         &self.records
     }
 
+    /// Whether nobody could be given anything, on a server that only its own machine reaches.
+    pub(crate) fn has_nothing_to_give(&self) -> Result<bool, Error> {
+        let own = self.public_url.is_none() && matches!(self.authority, Authority::Here);
+        Ok(own && !self.without_login && !self.records.is_used()?)
+    }
+
     /// Where records are read, as whoever asks sees it.
     pub(crate) fn resource(&self, arrived: &Arrived) -> String {
         match (&self.public_url, &self.authority) {

@@ -12,8 +12,13 @@ use crate::service::Service;
 /// The ways to tokens.
 pub(super) const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-#[allow(clippy::unnecessary_wraps, reason = "as every visit is answered")]
 pub(super) fn get(service: &Service, visit: &Visit) -> Result<Response, Error> {
+    // Clients that find this ask for access first, which is in vain where the door is open and there is no data.
+    if service.has_nothing_to_give()? {
+        return Err(Error::NotFound(
+            "there is nothing to ask for yet".to_owned(),
+        ));
+    }
     Ok(visit::json(
         StatusCode::OK,
         &document(&service.issuer(&visit.arrived)),

@@ -176,8 +176,15 @@ fn behind_a_proxy_every_address_is_the_public_one_and_cookies_are_its_own() {
         )
     );
     // Whoever is not trusted is not believed.
-    let sandbox = Sandbox::new();
-    let alone = Server::start(&sandbox, &[]);
+    let data = crate::personal_data::Data::start(&[]);
+    let alone = &data.server;
+    let described = "/.well-known/oauth-authorization-server";
+    assert_eq!(
+        alone.get(described).status,
+        404,
+        "there is nothing to ask for yet"
+    );
+    data.connection("home");
     let told = alone.post(
         Request::new("GET", "/.well-known/oauth-authorization-server")
             .with("X-Forwarded-Host", "evil.example")
