@@ -130,6 +130,14 @@ codes! {
         "A stream is ordered by its cursor field alone, and in one direction.";
     InvalidExpand "invalid_expand" Caller 400 Corrected:
         "The relation cannot be read along: not declared for it, nested, or more of it than is allowed.";
+    InvalidFilter "invalid_filter" Caller 400 Corrected:
+        "A filter is an object of fields, each with a value or with bounds, and is not empty.";
+    InvalidRecordIdentity "invalid_record_identity" Caller 400 Corrected:
+        "The text is not the id of a record: a part is missing, or has what no name has.";
+    ConflictingConnection "conflicting_connection_id" Caller 400 Corrected:
+        "The id names one connection, and the argument another.";
+    InvalidFieldWindowSelector "invalid_field_window_selector" Caller 400 Corrected:
+        "The record or the part of its field is named in two ways, or in none.";
     UnknownField "unknown_field" Caller 400 Corrected:
         "The stream declares no field of this name.";
     UnsupportedVersion "unsupported_version" Caller 400 Corrected:

@@ -135,6 +135,25 @@ impl Cursor {
     }
 }
 
+/// A position that was opened before what it points into was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// Where to go on, if the content is still the same.
+    pub position: Position,
+    digest: [u8; TAG_BYTES],
+}
+
+impl Unread {
+    /// Refuses where the content, whose digest is known by now, has changed since.
+    pub fn check(&self, key: &CursorKey, binding: &Binding<'_>) -> Result<()> {
+        if self.digest == key.digest_tag(binding) {
+            Ok(())
+        } else {
+            Err(Error::CursorStale)
+        }
+    }
+}
+
 const VERSION: u8 = 1;
 const TAG_BYTES: usize = 8;
 const MAC_BYTES: usize = 16;
@@ -287,6 +306,13 @@ impl CursorKey {
 
     /// Opens a cursor that must have been sealed for `binding`.
     pub fn open(&self, cursor: &str, binding: &Binding<'_>) -> Result<Position> {
+        let opened = self.open_unread(cursor, binding)?;
+        opened.check(self, binding)?;
+        Ok(opened.position)
+    }
+
+    /// Opens a cursor into something whose content is not known yet: the digest is left to be checked.
+    pub fn open_unread(&self, cursor: &str, binding: &Binding<'_>) -> Result<Unread> {
         let bytes = BASE64URL_NOPAD
             .decode(cursor.as_bytes())
             .map_err(|_| Error::CursorInvalid)?;
@@ -304,10 +330,11 @@ impl CursorKey {
             Some((place, digest, Position::from_bytes(rest)?))
         });
         match sealed {
-            Some((place, _, _)) if *place != self.place_tag(binding) => Err(Error::CursorInvalid),
-            Some((_, digest, _)) if *digest != self.digest_tag(binding) => Err(Error::CursorStale),
-            Some((_, _, position)) => Ok(position),
-            None => Err(Error::CursorInvalid),
+            Some((place, digest, position)) if *place == self.place_tag(binding) => Ok(Unread {
+                position,
+                digest: *digest,
+            }),
+            _ => Err(Error::CursorInvalid),
         }
     }
 

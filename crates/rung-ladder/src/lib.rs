@@ -32,7 +32,7 @@ mod text;
 mod window;
 
 pub use budget::{Budget, Measure, limits};
-pub use cursor::{Binding, Cursor, CursorKey, Place, Position, Shortcut};
+pub use cursor::{Binding, Cursor, CursorKey, Place, Position, Shortcut, Unread};
 pub use cut::{Continuation, Cut, Mode};
 pub use document::{Document, Mark, Piece};
 pub use error::{Error, Result};

@@ -17,19 +17,19 @@ use crate::metrics::{Metrics, Timed};
 use crate::refusal::{Refusal, Result};
 use crate::seal::SealKey;
 use crate::session::Session;
-use crate::tasks::{TaskStore, Tasks};
+use crate::tasks::{NoTasks, TaskStore, Tasks};
 use crate::version::Version;
 
 /// What is behind the door.
 pub struct Offer {
     /// What the server is called by programs.
-    pub name: &'static str,
+    pub name: String,
     /// What it is called by people.
-    pub title: &'static str,
+    pub title: String,
     /// Which one it is.
     pub version: &'static str,
     /// A picture of it, as the address of an SVG.
-    pub icon: &'static str,
+    pub icon: String,
     /// What a model should know before it calls anything.
     pub instructions: String,
     /// What can be called.
@@ -44,8 +44,8 @@ pub struct Offer {
     pub budget: Budget,
     /// What makes ours what clients carry.
     pub key: SealKey,
-    /// Where tasks are kept.
-    pub tasks: Arc<dyn TaskStore>,
+    /// Where tasks are kept, if anything here becomes one.
+    pub tasks: Option<Arc<dyn TaskStore>>,
 }
 
 /// Serves an [`Offer`]. Cheap to clone.
@@ -106,7 +106,8 @@ impl Server {
             "capabilities": capabilities(&offer, Version::V2026_07_28, true),
             "instructions": offer.instructions,
         });
-        let tasks = Arc::new(Tasks::new(offer.tasks.clone()));
+        let store = offer.tasks.clone().unwrap_or_else(|| Arc::new(NoTasks));
+        let tasks = Arc::new(Tasks::new(store));
         Self(Arc::new(Inner {
             metrics: Metrics::default(),
             tasks,
@@ -237,10 +238,11 @@ impl Server {
 fn info(offer: &Offer, version: Version) -> Value {
     let mut info = json!({"name": offer.name, "version": offer.version});
     if version >= Version::V2025_06_18 {
-        info["title"] = offer.title.into();
+        info["title"] = offer.title.as_str().into();
     }
-    if version >= Version::V2025_11_25 {
-        info["icons"] = icons(offer.icon);
+    // Clients of the version before take what they do not know for what it is: nothing to them.
+    if version >= Version::V2025_06_18 {
+        info["icons"] = icons(&offer.icon);
     }
     info
 }
@@ -276,6 +278,9 @@ fn capabilities(offer: &Offer, version: Version, tells: bool) -> Value {
     });
     if offer.prompts.is_some() {
         all["prompts"] = list(None);
+    }
+    if offer.tasks.is_none() {
+        return all;
     }
     if version.is_modern() {
         all["extensions"] = json!({TASKS: {}});

@@ -11,6 +11,7 @@ mod metrics;
 mod params;
 mod routes;
 mod service;
+pub mod tools;
 
 pub use authority::router as authority;
 pub use foreign::Foreign;

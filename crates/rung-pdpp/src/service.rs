@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
@@ -228,6 +228,8 @@ pub(crate) struct Arrived {
     pub(crate) request_id: String,
     pub(crate) origin: String,
     pub(crate) token: Option<String>,
+    /// Whoever asks from within this process, who was let in elsewhere.
+    pub(crate) bearer: Option<Bearer>,
 }
 
 impl Arrived {
@@ -253,7 +255,14 @@ impl Arrived {
                 _ => format!("http://{host}"),
             },
             token: bearer,
+            bearer: None,
         }
+    }
+
+    /// The same of a request that may come from within this process.
+    pub(crate) fn with(mut self, extensions: &mut Extensions) -> Self {
+        self.bearer = extensions.remove();
+        self
     }
 
     /// Whether the browser came over TLS.
@@ -295,10 +304,11 @@ pub(crate) async fn answer(
     name: &'static str,
     route: Route,
     names: Vec<String>,
-    request: Request,
+    mut request: Request,
 ) -> Response {
     let began = Instant::now();
     let arrived = service.arrived(request.headers());
+    let arrived = arrived.with(request.extensions_mut());
     let checked = Arrived::check_version(request.headers());
     let (path, query) = (
         request.uri().path().to_owned(),
@@ -336,6 +346,9 @@ pub(crate) async fn answer(
 impl Service {
     /// Whoever shows a token.
     pub(crate) fn admit(&self, arrived: &Arrived) -> Result<Bearer, Error> {
+        if let Some(bearer) = &arrived.bearer {
+            return Ok(bearer.clone());
+        }
         let token = arrived.token.as_deref().ok_or(Error::TokenMissing)?;
         match &self.authority {
             Authority::Foreign(foreign) => {

@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// Whether anybody may read it.
-    fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         matches!(self.status.as_str(), "active" | "paused")
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rung_auth::{Access, Permit, Token, TokenRecord};
+use rung_fault::Code;
 use serde_json::{Value, json};
 
 use crate::authority::{Fresh, Holder, Introspected, insert_grant, insert_token};
 use crate::grant::{Grant, Request, Selection};
 use crate::records::{fresh_id, moment, subject};
 use crate::scope::{Bearer, connections};
-use crate::store::{Row, params};
+use crate::store::{Row, Tx, params};
 use crate::{Error, Records, Result};
 
 /// A grant to be given, and a token for it.
@@ -130,20 +131,77 @@ impl Records {
         bearer(&token, subject, subject_id, &client_id, grant)
     }
 
-    /// The permit of an agent that comes with this token. The owner's own token is not for agents.
-    pub fn agent(&self, shown: &str) -> Result<Permit> {
+    /// The agent that comes with this token. The owner's own token is not for agents.
+    pub fn agent(&self, shown: &str) -> Result<Agent> {
         let token = Token::shown(shown.to_owned());
         match self.introspect(shown)? {
+            Introspected::Inactive(Some("package_revoked")) => Err(Error::refused(
+                Code::PackageRevoked,
+                "",
+                "none of the grants that were given together holds any more",
+            )),
             Introspected::Inactive(_) => Err(Error::TokenUnknown),
             Introspected::Active {
-                holder, client_id, ..
-            } => match holder {
-                Holder::Owner => Err(Error::Forbidden("the owner's token is not for agents")),
-                Holder::Grant(id) | Holder::Package(id) => {
-                    permit(&token, &client_id, &id, Access::Read)
-                }
-            },
+                holder,
+                client_id,
+                grants,
+                ..
+            } => {
+                let (id, package_members) = match holder {
+                    Holder::Owner => {
+                        return Err(Error::Forbidden("the owner's token is not for agents"));
+                    }
+                    Holder::Grant(id) => (id, None),
+                    Holder::Package(id) => (id, Some(grants.len())),
+                };
+                Ok(Agent {
+                    permit: permit(&token, &client_id, &id, Access::Read)?,
+                    package_members,
+                })
+            }
         }
+    }
+
+    /// The grants that somebody reads under: one, or all that were given together, whether they hold or not.
+    pub fn members(&self, permit: &Permit) -> Result<Vec<Member>> {
+        let now_ms = self.now_ms();
+        let under = permit.grant().as_str();
+        self.store.reading(|tx| {
+            let given = tx.all(
+                "SELECT g.body, g.expires_ms, g.revoked_ms, g.subject, s.id FROM grant_fact g JOIN subject s ON s.no = g.subject
+                 WHERE g.id = ?1 OR g.package_id = ?1 ORDER BY g.issued_ms, g.id",
+                params![under],
+                |row| {
+                    let grant: Grant = serde_json::from_str(row.text(0)?)?;
+                    let ended = row.maybe_int(1)?.is_some_and(|end| end <= now_ms);
+                    let revoked = row.maybe_int(2)?.is_some();
+                    Ok((Arc::new(grant), ended, revoked, row.int(3)?, row.text(4)?.to_owned()))
+                },
+            )?;
+            let mut members = Vec::new();
+            for (grant, ended, revoked, subject, subject_id) in given {
+                if caller(&grant.client.client_id) != permit.caller().as_str() {
+                    continue;
+                }
+                let named = |one: &crate::Connection| {
+                    grant.streams.iter().any(|stream| stream.instance_ids.contains(&one.id))
+                };
+                let mut connections = connections(tx, subject)?;
+                connections.retain(|one| named(one) && one.is_readable());
+                let standing = match (revoked, ended) {
+                    (true, _) => Err(Error::GrantRevoked),
+                    (false, true) => Err(Error::GrantExpired),
+                    (false, false) => Ok(Bearer {
+                        permit: permit.clone().at_most(Access::Read),
+                        subject,
+                        subject_id,
+                        grant: Some(grant.clone()),
+                    }),
+                };
+                members.push(Member { grant, connections, standing });
+            }
+            Ok(members)
+        })
     }
 
     /// A token for the owner. It is shown once.
@@ -236,55 +294,8 @@ impl Records {
     pub fn issue(&self, bearer: &Bearer, request: &GrantRequest) -> Result<(Grant, Token)> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();
-        let connector = crate::declaration::slug(&request.source);
         self.store.writing(|tx| {
-            let declaration = self.declaration(tx, &connector)?;
-            let declaration = declaration
-                .ok_or_else(|| Error::NotFound(format!("no source is named {connector}")))?;
-            let all = connections(tx, bearer.subject)?;
-            let mut own = all
-                .into_iter()
-                .filter(|one| one.connector == connector && one.status != "revoked");
-            let chosen: Vec<String> = if request.connections.is_empty() {
-                own.filter(super::scope::Connection::is_active)
-                    .map(|one| one.id)
-                    .collect()
-            } else {
-                let known: Vec<String> = own.by_ref().map(|one| one.id).collect();
-                for id in &request.connections {
-                    if !known.contains(id) {
-                        return Err(Error::ConnectionNotFound);
-                    }
-                }
-                request.connections.clone()
-            };
-            if chosen.is_empty() {
-                return Err(Error::NotFound(format!(
-                    "{connector} has no connection yet: send records, or make one"
-                )));
-            }
-            let iso = |ms: i64| {
-                Timestamp::from_millisecond(ms)
-                    .map(|at| at.to_string())
-                    .ok()
-            };
-            let grant = Grant::resolve(
-                &declaration,
-                Request {
-                    grant_id: fresh_id("grt")?,
-                    issued_at: moment(now_ms),
-                    subject: &bearer.subject_id,
-                    client: &request.client,
-                    purpose_code: request
-                        .purpose_code
-                        .clone()
-                        .unwrap_or_else(|| "https://pdpp.dev/purpose/agent_context".to_owned()),
-                    single_use: false,
-                    expires_at: request.expires_ms.and_then(iso),
-                    selections: &request.selections,
-                    connections: chosen,
-                },
-            )?;
+            let grant = self.resolved(tx, bearer, request, now_ms)?;
             insert_grant(tx, bearer.subject, &grant, None, now_ms, request.expires_ms)?;
             let holder = Holder::Grant(grant.grant_id.clone());
             let fresh = Fresh {
@@ -297,6 +308,98 @@ impl Records {
             let token = insert_token(tx, &fresh, now_ms)?;
             Ok((grant, token))
         })
+    }
+
+    /// Gives several grants at once, to whoever comes with a permit for `package`.
+    pub fn issue_together(
+        &self,
+        bearer: &Bearer,
+        package: &str,
+        requests: &[GrantRequest],
+    ) -> Result<Vec<Grant>> {
+        bearer.require_owner()?;
+        let now_ms = self.now_ms();
+        self.store.writing(|tx| {
+            let mut grants = Vec::new();
+            for request in requests {
+                let grant = self.resolved(tx, bearer, request, now_ms)?;
+                let (subject, ends) = (bearer.subject, request.expires_ms);
+                insert_grant(tx, subject, &grant, Some(package), now_ms, ends)?;
+                grants.push(grant);
+            }
+            Ok(grants)
+        })
+    }
+
+    /// Takes back what was given to whoever comes with a permit for `package`.
+    pub fn revoke_together(&self, bearer: &Bearer, package: &str) -> Result<()> {
+        bearer.require_owner()?;
+        let now_ms = self.now_ms();
+        self.store.writing(|tx| {
+            tx.execute(
+                "UPDATE grant_fact SET revoked_ms = ?3 WHERE subject = ?1 AND package_id = ?2 AND revoked_ms IS NULL",
+                params![bearer.subject, package, now_ms],
+            )
+        })?;
+        Ok(())
+    }
+
+    /// A request as a grant: every name in it is there.
+    fn resolved(
+        &self,
+        tx: &mut dyn Tx,
+        bearer: &Bearer,
+        request: &GrantRequest,
+        now_ms: i64,
+    ) -> Result<Grant> {
+        let connector = crate::declaration::slug(&request.source);
+        let declaration = self.declaration(tx, &connector)?;
+        let declaration = declaration
+            .ok_or_else(|| Error::NotFound(format!("no source is named {connector}")))?;
+        let all = connections(tx, bearer.subject)?;
+        let mut own = all
+            .into_iter()
+            .filter(|one| one.connector == connector && one.status != "revoked");
+        let chosen: Vec<String> = if request.connections.is_empty() {
+            own.filter(super::scope::Connection::is_active)
+                .map(|one| one.id)
+                .collect()
+        } else {
+            let known: Vec<String> = own.by_ref().map(|one| one.id).collect();
+            for id in &request.connections {
+                if !known.contains(id) {
+                    return Err(Error::ConnectionNotFound);
+                }
+            }
+            request.connections.clone()
+        };
+        if chosen.is_empty() {
+            return Err(Error::NotFound(format!(
+                "{connector} has no connection yet: send records, or make one"
+            )));
+        }
+        let iso = |ms: i64| {
+            Timestamp::from_millisecond(ms)
+                .map(|at| at.to_string())
+                .ok()
+        };
+        Grant::resolve(
+            &declaration,
+            Request {
+                grant_id: fresh_id("grt")?,
+                issued_at: moment(now_ms),
+                subject: &bearer.subject_id,
+                client: &request.client,
+                purpose_code: request
+                    .purpose_code
+                    .clone()
+                    .unwrap_or_else(|| "https://pdpp.dev/purpose/agent_context".to_owned()),
+                single_use: false,
+                expires_at: request.expires_ms.and_then(iso),
+                selections: &request.selections,
+                connections: chosen,
+            },
+        )
     }
 
     /// Takes a grant back. Whoever reads under it reads no more. The owner does this, or whoever has it.
@@ -336,6 +439,33 @@ impl Records {
         let found = self.grants(bearer)?;
         let found = found.into_iter().find(|given| given.grant.grant_id == id);
         found.ok_or_else(|| Error::NotFound(format!("no grant has the id {id}")))
+    }
+}
+
+/// Somebody who reads under a grant, or under several that were given together.
+#[derive(Debug)]
+pub struct Agent {
+    /// Who, and under what.
+    pub permit: Permit,
+    /// Of several, how many hold.
+    pub package_members: Option<usize>,
+}
+
+/// A grant that somebody reads under, alone or with others.
+#[derive(Debug)]
+pub struct Member {
+    /// What was granted.
+    pub grant: Arc<Grant>,
+    /// The connections it is of, as far as they can be read.
+    pub connections: Vec<crate::Connection>,
+    /// Who reads under it, or why nobody does any more.
+    pub standing: Result<Bearer>,
+}
+
+impl Member {
+    /// The connector, by its short name.
+    pub fn connector_key(&self) -> String {
+        crate::declaration::slug(&self.grant.source.id)
     }
 }
 

@@ -15,7 +15,7 @@ const KEYS: usize = 5;
 const VALUE_CHARS: usize = 60;
 
 /// Refuses arguments that `schema` does not accept: path, rule, and what would have been allowed.
-pub(crate) fn check(schema: &Schema, arguments: &Value) -> Result<(), Fault> {
+pub fn check(schema: &Schema, arguments: &Value) -> Result<(), Fault> {
     if schema.accepts(arguments)? {
         return Ok(());
     }

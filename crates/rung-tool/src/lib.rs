@@ -8,7 +8,7 @@
 //! permit does not list it does not call; bad input is an answer with `isError`, never a protocol error;
 //! and every reply passes the ladder here, once.
 
-mod arguments;
+pub mod arguments;
 mod card;
 mod change;
 mod error;

@@ -245,7 +245,8 @@ impl Reply {
         reply
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Its bytes, as it will be sent.
+    pub fn bytes(&self) -> usize {
         json_bytes(self, Measure::Bare)
     }
 

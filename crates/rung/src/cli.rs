@@ -19,13 +19,27 @@ Exit status: 0 done; 2 the command line does not parse; 64 the request is wrong;
 fault or the disk's; 73 a limit; 74 output could not be written; 75 try again later; 77 not permitted.";
 
 /// Names of programs whose place this one takes when it is started under them, and what that means here.
-const OTHER_NAMES: [(&str, &[&str]); 1] = [("pdpp", &["pdpp"])];
+const OTHER_NAMES: [(&str, &[&str]); 2] =
+    [("pdpp", &["pdpp"]), ("pdpp-mcp-server", &["pdpp", "mcp"])];
+
+/// What was said; whoever said nothing that can be done is told so.
+pub(crate) fn parsed() -> Cli {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+    let said = under_another_name(std::env::args_os().collect());
+    let adapter = said.windows(2).any(|two| two == ["pdpp", "mcp"]);
+    match Cli::try_parse_from(said) {
+        Ok(cli) => cli,
+        // Whoever starts an adapter reads messages from its output, and nothing else.
+        Err(told) if adapter && matches!(told.kind(), DisplayHelp | DisplayVersion) => {
+            eprint!("{told}");
+            std::process::exit(0);
+        }
+        Err(told) => told.exit(),
+    }
+}
 
 /// The command line, as it would be if we had been started under our own name.
-pub(crate) fn under_another_name(
-    said: impl Iterator<Item = std::ffi::OsString>,
-) -> Vec<std::ffi::OsString> {
-    let mut said: Vec<std::ffi::OsString> = said.collect();
+fn under_another_name(mut said: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
     let name = said
         .first()
         .and_then(|path| std::path::Path::new(path).file_stem());
@@ -200,9 +214,48 @@ pub(crate) struct ServeArgs {
     /// How tools are named: dotted, or plain for clients that refuse dots.
     #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
     pub(crate) tool_names: ToolNames,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
     /// Lets anybody in, and adds what the protocol's own test suite calls.
     #[arg(long, hide = true)]
     pub(crate) conformance: bool,
+}
+
+/// How personal data is told to agents.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DataArgs {
+    /// Which tools read personal data: the six that agents need, or two more.
+    #[arg(long, value_enum, default_value_t = DataTools::Usual, value_name = "SET")]
+    pub(crate) tools: DataTools,
+    /// Bytes of a reply about personal data; what is asked for by number may take more.
+    #[arg(long, default_value_t = rung_pdpp::tools::REPLY_BYTES, value_name = "N", value_parser = reply_bytes)]
+    pub(crate) max_reply_bytes: usize,
+    /// Sends no links to resources, for hosts that open every one.
+    #[arg(long)]
+    pub(crate) no_resource_links: bool,
+    /// Gives a fetched record as its provider has it, too.
+    #[arg(long)]
+    pub(crate) fetch_data: bool,
+}
+
+/// Less than this would not hold the names of what is read.
+const MIN_REPLY_BYTES: usize = 4_000;
+
+fn reply_bytes(text: &str) -> Result<usize, String> {
+    let bytes: usize = text.parse().map_err(|error| format!("{error}"))?;
+    if (MIN_REPLY_BYTES..=1_000_000).contains(&bytes) {
+        return Ok(bytes);
+    }
+    Err(format!("from {MIN_REPLY_BYTES} to 1000000"))
+}
+
+/// Which tools read personal data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataTools {
+    /// schema, query_records, aggregate, search, fetch, read_record_field.
+    Usual,
+    /// These, list_streams and fetch_blob.
+    Full,
 }
 
 /// How tools are named.
@@ -320,6 +373,9 @@ pub(crate) enum TheirsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Serves an agent, on standard input and output, what a provider gave us.
+    #[command(version)]
+    Mcp(AdapterArgs),
     /// Gives back what a provider gave us, and forgets it.
     Revoke {
         /// The provider.
@@ -327,6 +383,30 @@ pub(crate) enum TheirsCommand {
         #[command(flatten)]
         cache: CacheArgs,
     },
+}
+
+/// How an agent reads what a provider gave us.
+#[derive(Debug, Args)]
+pub(crate) struct AdapterArgs {
+    /// The provider, as https://pdpp.example.com.
+    #[arg(long, value_name = "URL", env = "PDPP_PROVIDER_URL")]
+    pub(crate) provider_url: Option<String>,
+    /// Where credentials are kept; .pdpp in the working directory without it.
+    #[arg(long, value_name = "DIR", env = "PDPP_CACHE_ROOT")]
+    pub(crate) cache_root: Option<PathBuf>,
+    /// What the server calls itself.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "PDPP_MCP_SERVER_NAME",
+        default_value = "pdpp-mcp-server"
+    )]
+    pub(crate) server_name: String,
+    /// The grant that must be the one that is kept.
+    #[arg(long, value_name = "ID")]
+    pub(crate) grant_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
 }
 
 /// What is done with one's own data, as its owner.
@@ -529,6 +609,9 @@ pub(crate) enum TokenCommand {
         /// Days after which it ends; without it, it ends when it is revoked.
         #[arg(long, value_name = "N")]
         days: Option<u32>,
+        /// What of the personal data here its bearer may read: a file that says so. Nothing without it.
+        #[arg(long, value_name = "FILE")]
+        grant: Option<PathBuf>,
     },
     /// Names the tokens there are.
     List {

@@ -18,6 +18,8 @@ pub(crate) enum Stop {
     Unread,
     /// Output could not be written.
     Output(io::Error),
+    /// Something to tell in words that others look for, and the status that they know.
+    Known(u8, String),
 }
 
 pub(crate) type Result<T = (), E = Stop> = std::result::Result<T, E>;
@@ -44,6 +46,10 @@ pub(crate) fn status(result: Result) -> ExitCode {
         Err(Stop::Output(error)) => {
             eprintln!("error[output]: {error}");
             ExitCode::from(74)
+        }
+        Err(Stop::Known(status, message)) => {
+            eprintln!("{}", visible(&message));
+            ExitCode::from(status)
         }
         Err(Stop::Fault(fault)) => {
             // Both can repeat what came from a file or a caller.

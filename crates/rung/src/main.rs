@@ -5,6 +5,7 @@ mod commands;
 mod conformance;
 mod demo;
 mod exit;
+mod grant_file;
 mod offer;
 mod password;
 mod reach;
@@ -17,9 +18,6 @@ mod table;
 mod tokens;
 mod tools;
 
-use clap::Parser;
-
 fn main() -> std::process::ExitCode {
-    let cli = cli::Cli::parse_from(cli::under_another_name(std::env::args_os()));
-    exit::status(commands::run(cli))
+    exit::status(commands::run(cli::parsed()))
 }

@@ -3,18 +3,24 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rung_auth::Permit;
 use rung_fault::Fault;
 use rung_kv::{Presence, Records};
 use rung_ladder::Budget;
 use rung_mcp::{Offer, SealKey, TaskStore};
-use rung_tool::{Names, Plain, Resources, Sources, ToolSource};
+use rung_pdpp::tools::Tools as Data;
+use rung_tool::{
+    Call, Card, Names, Pending, Plain, Reply, Resources, Sources, ToolSource, unknown_tool,
+};
+use serde_json::value::RawValue;
 
 use crate::conformance::Fixtures;
 use crate::results::Results;
 use crate::settings::Settings;
+use crate::tokens::is_agent;
 
 /// A ladder in a door.
-const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTUgMXYxNE0xMSAxdjE0TTUgNGg2TTUgOGg2TTUgMTJoNicgc3Ryb2tlPScjMzY1JyBzdHJva2Utd2lkdGg9JzInIGZpbGw9J25vbmUnLz48L3N2Zz4=";
+pub(crate) const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTUgMXYxNE0xMSAxdjE0TTUgNGg2TTUgOGg2TTUgMTJoNicgc3Ryb2tlPScjMzY1JyBzdHJva2Utd2lkdGg9JzInIGZpbGw9J25vbmUnLz48L3N2Zz4=";
 
 /// What is offered, from this data folder.
 pub(crate) fn offer(
@@ -22,10 +28,22 @@ pub(crate) fn offer(
     results: &Results,
     names: Names,
     fixtures: Option<&Fixtures>,
+    data: Option<Arc<Data>>,
 ) -> Result<Offer, Fault> {
-    let mut tools: Vec<Arc<dyn ToolSource>> = vec![Arc::new(results.toolbox(settings)?)];
+    let own: Arc<dyn ToolSource> = Arc::new(results.toolbox(settings)?);
+    let mut tools: Vec<Arc<dyn ToolSource>> = Vec::new();
     let mut resources: Vec<Arc<dyn rung_tool::ResourceSource>> =
         vec![Arc::new(results.resources())];
+    let mut instructions = String::new();
+    if let Some(data) = data {
+        instructions.push_str(rung_pdpp::tools::INSTRUCTIONS);
+        instructions.push('\n');
+        resources.push(data.clone());
+        tools.push(data);
+        tools.push(Arc::new(ForGuests(own)));
+    } else {
+        tools.push(own);
+    }
     if let Some(fixtures) = fixtures {
         tools.push(Arc::new(fixtures.clone()));
         resources.push(Arc::new(fixtures.clone()));
@@ -41,26 +59,66 @@ pub(crate) fn offer(
     };
     let (about, read) = (names.show("rung.about"), names.show("rung.read"));
     Ok(Offer {
-        name: "rung",
-        title: "Rung",
+        name: "rung".to_owned(),
+        title: "Rung".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
-        icon: ICON,
-        instructions: format!(
-            "Answers are bounded, and nothing is lost: where meta.truncated is true, the whole answer is kept under \
-             meta.handle. Call {read} with the handle for any part of it, by cursor, lines, path, pattern or match. \
-             {about} says what is behind this door for you."
-        ),
+        icon: ICON.to_owned(),
+        instructions: instructions
+            + &format!(
+                "Answers are bounded, and nothing is lost: where meta.truncated is true, the whole answer is kept under \
+                 meta.handle. Call {read} with the handle for any part of it, by cursor, lines, path, pattern or match. \
+                 {about} says what is behind this door for you."
+            ),
         tools,
         resources: Arc::new(Resources(resources)),
         prompts: fixtures.map(|fixtures| Arc::new(fixtures.clone()) as _),
         changes: fixtures.map(|fixtures| fixtures.changes.clone()),
         budget: Budget::bytes(settings.reply_max_bytes()),
         key: SealKey::new(results.request_key()?),
-        tasks: Arc::new(KeptTasks {
+        tasks: Some(Arc::new(KeptTasks {
             records: results.tasks(),
             presence: results.presence()?,
-        }),
+        })),
     })
+}
+
+/// What is for those who came with a token of our own, or with none. Whoever reads personal data under a grant is offered that
+/// data, by the same tools wherever they read it.
+struct ForGuests(Arc<dyn ToolSource>);
+
+impl ToolSource for ForGuests {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+        if is_agent(permit) {
+            return Box::pin(std::future::ready(Ok(Vec::new())));
+        }
+        self.0.list(permit)
+    }
+
+    fn describe<'a>(
+        &'a self,
+        permit: &'a Permit,
+        name: &'a str,
+    ) -> Pending<'a, Result<Card, Fault>> {
+        if is_agent(permit) {
+            let fault = unknown_tool(name, std::iter::empty());
+            return Box::pin(std::future::ready(Err(fault)));
+        }
+        self.0.describe(permit, name)
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply> {
+        if is_agent(&call.permit) {
+            let fault = unknown_tool(name, std::iter::empty());
+            let reply = Reply::failed(&fault, rung_fault::Face::Rung, call);
+            return Box::pin(std::future::ready(reply));
+        }
+        self.0.call(call, name, arguments)
+    }
 }
 
 /// Tasks, on disk.

@@ -81,6 +81,11 @@ impl Results {
         rung_kv::Records::tasks(self.store.clone())
     }
 
+    /// The key that makes cursors ours.
+    pub(crate) fn cursor_key(&self) -> CursorKey {
+        self.key.clone()
+    }
+
     fn read(&self) -> Read {
         Read::new(self.shelf.clone(), self.key.clone())
     }

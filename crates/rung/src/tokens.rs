@@ -17,6 +17,15 @@ use crate::offer::now_ms;
 /// Names of callers that have no token.
 const RESERVED: [&str; 2] = ["local", "anonymous"];
 
+/// What the grants of our own tokens begin with.
+const GRANT: &str = "token:";
+
+/// Whether somebody came with a token of a grant of personal data: what they are offered is that data, and nothing else.
+pub(crate) fn is_agent(permit: &Permit) -> bool {
+    let grant = permit.grant().as_str();
+    !grant.starts_with(GRANT) && !RESERVED.contains(&grant)
+}
+
 /// Bytes of a name.
 const MAX_NAME_BYTES: usize = 200;
 
@@ -36,12 +45,14 @@ impl Tokens {
         })
     }
 
-    /// Makes a token for `name`. It is shown once.
+    /// Makes a token for `name`. It is shown once. What is granted with it is given before anybody has it: `give` is told
+    /// under which name.
     pub(crate) fn new_token(
         &self,
         name: &str,
         access: Access,
         expires_ms: Option<u64>,
+        give: impl FnOnce(&str) -> Result<(), Fault>,
     ) -> Result<Token, Fault> {
         if RESERVED.contains(&name) {
             let why = format!("{name} is the name of whoever comes without a token");
@@ -54,7 +65,15 @@ impl Tokens {
         let token = Token::generate()?;
         let hash = serde_json::to_value(token.hash()).map_err(internal)?;
         // A new token of an old name is another grant: what the old one kept, it does not see.
-        let grant = format!("token:{}", &hash.as_str().unwrap_or_default()[..16]);
+        let grant = format!("{GRANT}{}", &hash.as_str().unwrap_or_default()[..16]);
+        if self
+            .list()?
+            .iter()
+            .any(|record| record.caller.as_str() == name)
+        {
+            return Err(taken(name));
+        }
+        give(&grant)?;
         let record = TokenRecord {
             hash: token.hash(),
             caller: name.to_owned().try_into()?,
@@ -64,10 +83,7 @@ impl Tokens {
         };
         let record = serde_json::to_string(&record).map_err(internal)?;
         if !self.add(name, &record)? {
-            let why = format!("there is a token named {name:?} already");
-            return Err(Fault::new(Code::InvalidArguments, why).with_hint(format!(
-                "choose another name, or `rung token revoke {name}` first"
-            )));
+            return Err(taken(name));
         }
         Ok(token)
     }
@@ -102,6 +118,13 @@ impl Tokens {
     }
 }
 
+fn taken(name: &str) -> Fault {
+    let why = format!("there is a token named {name:?} already");
+    Fault::new(Code::InvalidArguments, why).with_hint(format!(
+        "choose another name, or `rung token revoke {name}` first"
+    ))
+}
+
 fn internal(error: impl std::fmt::Display) -> Fault {
     Fault::new(Code::Internal, error.to_string())
 }
@@ -125,6 +148,8 @@ struct Agent {
     token: Token,
     asked: Instant,
     holds: bool,
+    /// How many grants hold that were given together, if several were.
+    package_members: Option<usize>,
 }
 
 /// Agents that are remembered.
@@ -191,8 +216,9 @@ impl Guests {
         let token = shown.to_owned();
         let asked = tokio::task::spawn_blocking(move || records.agent(&token)).await;
         let asked = asked.map_err(|error| Denied::Broken(error.to_string()))?;
-        let permit = asked.map_err(|error| match error.code() {
+        let agent = asked.map_err(|error| match error.code() {
             Code::PermissionError => Denied::NotHere,
+            Code::PackageRevoked => Denied::Over,
             code if code.class() == rung_fault::Class::Auth => Denied::BadToken,
             _ => Denied::Broken(error.to_string()),
         })?;
@@ -201,14 +227,15 @@ impl Guests {
             agents.retain(|_, agent| agent.asked.elapsed() < Duration::from_mins(10));
         }
         agents.insert(
-            name(&permit),
+            name(&agent.permit),
             Agent {
                 token: Token::shown(shown.to_owned()),
                 asked: Instant::now(),
                 holds: true,
+                package_members: agent.package_members,
             },
         );
-        Ok(permit)
+        Ok(agent.permit)
     }
 
     /// Whether the grant of an agent holds, as far as is known without waiting.
@@ -326,6 +353,25 @@ impl Admission for Guests {
     /// Whoever reads under a grant is told of that grant alone.
     fn may_watch(&self, permit: &Permit) -> bool {
         !self.agents.lock().contains_key(&name(permit))
+    }
+
+    /// Personal data is read without anything being remembered of it here.
+    fn is_stateless(&self, permit: &Permit) -> bool {
+        is_agent(permit)
+    }
+
+    fn says(&self, permit: &Permit) -> Vec<(&'static str, String)> {
+        let agents = self.agents.lock();
+        let members = agents
+            .get(&name(permit))
+            .and_then(|agent| agent.package_members);
+        let Some(members) = members else {
+            return Vec::new();
+        };
+        vec![
+            ("x-pdpp-grant-package-id", permit.grant().to_string()),
+            ("x-pdpp-grant-package-member-count", members.to_string()),
+        ]
     }
 
     fn still_admits(&self, permit: &Permit) -> bool {

@@ -7,7 +7,7 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Command, Options, Target};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server, TaskStore};
+use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server};
 use rung_tool::{Keep, Pending, Resources};
 
 /// Nothing is too long here.
@@ -16,32 +16,6 @@ struct Nowhere;
 impl Keep for Nowhere {
     fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "nothing is kept"))
-    }
-}
-
-impl TaskStore for Nowhere {
-    fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, Fault> {
-        Ok(None)
-    }
-
-    fn each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn sweep(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn process(&self) -> &'static str {
-        ""
-    }
-
-    fn is_alive(&self, _: &str) -> bool {
-        false
     }
 }
 
@@ -71,10 +45,10 @@ async fn main() -> anyhow::Result<()> {
         Arc::new(Nowhere),
     );
     let server = Server::new(Offer {
-        name: "hop",
-        title: "Hop",
+        name: "hop".to_owned(),
+        title: "Hop".to_owned(),
         version: "0",
-        icon: "",
+        icon: String::new(),
         instructions: String::new(),
         tools: Arc::new(remote),
         resources: Arc::new(Resources(Vec::new())),
@@ -82,7 +56,7 @@ async fn main() -> anyhow::Result<()> {
         changes: None,
         budget: Budget::default(),
         key: SealKey::new([7; 32]),
-        tasks: Arc::new(Nowhere),
+        tasks: None,
     });
     let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
     let mut config = Config::new(Door::new(address, Vec::new(), Vec::new(), Anybody));

@@ -7,7 +7,7 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Offer, SealKey, Server, TaskStore, stdio};
+use rung_mcp::{Offer, SealKey, Server, stdio};
 use rung_tool::{Answer, Call, Keep, Pending, Resources, Tool, Toolbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,32 +52,6 @@ impl Keep for Nowhere {
     }
 }
 
-impl TaskStore for Nowhere {
-    fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, Fault> {
-        Ok(None)
-    }
-
-    fn each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn sweep(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn process(&self) -> &str {
-        ""
-    }
-
-    fn is_alive(&self, _: &str) -> bool {
-        false
-    }
-}
-
 struct Anybody;
 
 impl Admission for Anybody {
@@ -96,10 +70,10 @@ async fn main() -> anyhow::Result<()> {
         .tool(Echo)?
         .build();
     let server = Server::new(Offer {
-        name: "echo",
-        title: "Echo",
+        name: "echo".to_owned(),
+        title: "Echo".to_owned(),
         version: "0",
-        icon: "",
+        icon: String::new(),
         instructions: String::new(),
         tools: Arc::new(toolbox),
         resources: Arc::new(Resources(Vec::new())),
@@ -107,7 +81,7 @@ async fn main() -> anyhow::Result<()> {
         changes: None,
         budget: Budget::default(),
         key: SealKey::new([7; 32]),
-        tasks: Arc::new(Nowhere),
+        tasks: None,
     });
     let Some(port) = std::env::args().nth(1) else {
         let permit = Permit::local_user(Access::Read);

@@ -26,6 +26,16 @@ pub trait Admission: Send + Sync {
     fn may_watch(&self, _permit: &Permit) -> bool {
         true
     }
+
+    /// Whether every request of theirs stands for itself, in the legacy era too.
+    fn is_stateless(&self, _permit: &Permit) -> bool {
+        false
+    }
+
+    /// What every answer to them says of what they came with, as headers.
+    fn says(&self, _permit: &Permit) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
 /// Why somebody is not let in.
@@ -37,6 +47,8 @@ pub enum Denied {
     BadToken,
     /// What they showed is valid elsewhere, and must not be shown here.
     NotHere,
+    /// What they showed was good once: all that it was for has been taken back.
+    Over,
     /// It could not be found out.
     Broken(String),
 }
@@ -47,6 +59,8 @@ pub struct Door {
     origins: Vec<String>,
     proxies: Vec<IpAddr>,
     public_url: Option<String>,
+    icon: Option<&'static str>,
+    scope: Option<&'static str>,
     admission: Box<dyn Admission>,
 }
 
@@ -122,6 +136,8 @@ impl Door {
             origins: origins.collect(),
             proxies: Vec::new(),
             public_url: None,
+            icon: None,
+            scope: None,
             admission: Box::new(admission),
         }
     }
@@ -232,6 +248,42 @@ impl Door {
         self.admission.may_watch(permit)
     }
 
+    /// With the path of a picture, which is told to whoever comes, let in or not.
+    #[must_use]
+    pub fn with_icon(mut self, path: &'static str) -> Self {
+        self.icon = Some(path);
+        self
+    }
+
+    /// With what a token has to be for, which is told to whoever has none.
+    #[must_use]
+    pub fn asking_for(mut self, scope: &'static str) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    pub(super) fn is_stateless(&self, permit: &Permit) -> bool {
+        self.admission.is_stateless(permit)
+    }
+
+    pub(super) fn says(
+        &self,
+        permit: &Permit,
+    ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
+        let said = self.admission.says(permit).into_iter();
+        said.filter_map(|(name, value)| {
+            let value = HeaderValue::from_str(&value).ok()?;
+            Some((HeaderName::from_static(name), value))
+        })
+    }
+
+    /// Where the picture is, as a header says it.
+    pub(super) fn icon(&self, origin: &str) -> Option<HeaderValue> {
+        let path = self.icon?;
+        let link = format!("<{origin}{path}>; rel=\"icon\"; type=\"image/svg+xml\"");
+        HeaderValue::from_str(&link).ok()
+    }
+
     /// Whether a stream may go on.
     pub(super) fn still_admits(&self, permit: &Permit) -> bool {
         self.admission.still_admits(permit)
@@ -266,7 +318,7 @@ fn without_port(host: &str) -> &str {
 }
 
 /// The answer to whoever is not let in: where to read how to be.
-pub(super) fn challenge(origin: &str, denied: &Denied) -> Response {
+pub(super) fn challenge(door: &Door, origin: &str, denied: &Denied) -> Response {
     let (status, error, hint) = match denied {
         Denied::NoToken => (
             StatusCode::UNAUTHORIZED,
@@ -283,20 +335,36 @@ pub(super) fn challenge(origin: &str, denied: &Denied) -> Response {
             "",
             "this token is for something else: `rung pdpp connect` asks for one for agents, `rung token new` makes one for everything",
         ),
+        Denied::Over => (
+            StatusCode::FORBIDDEN,
+            "",
+            "the owner took back everything that was given with this token: ask again",
+        ),
         Denied::Broken(why) => {
             tracing::error!(%why, "nobody can be let in");
             (StatusCode::SERVICE_UNAVAILABLE, "", "try again later")
         }
     };
-    let code = match status {
+    let kind = match status {
         StatusCode::FORBIDDEN => "permission_error",
         _ => "authentication_error",
     };
-    let body = json!({"error": {"code": code, "message": "you are not let in", "hint": hint}});
+    let code = match denied {
+        Denied::Over => "package_revoked",
+        _ => kind,
+    };
+    let mut body = json!({"error": {"type": kind, "code": code, "message": "you are not let in", "hint": hint}});
+    let metadata = format!("{origin}/.well-known/oauth-protected-resource{PATH}");
+    if status == StatusCode::UNAUTHORIZED {
+        body["error"]["resource_metadata"] = json!(metadata);
+    }
     let mut response = super::json_response(status, body.to_string());
     if status == StatusCode::UNAUTHORIZED {
-        let metadata = format!("{origin}/.well-known/oauth-protected-resource{PATH}");
-        let challenge = format!("Bearer {error}resource_metadata=\"{metadata}\"");
+        let scope = door
+            .scope
+            .map(|scope| format!(", scope=\"{scope}\""))
+            .unwrap_or_default();
+        let challenge = format!("Bearer {error}resource_metadata=\"{metadata}\"{scope}");
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {
             response
                 .headers_mut()

@@ -28,6 +28,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use prometheus_client::registry::Registry;
+use rung_auth::Permit;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -90,6 +91,14 @@ pub(crate) struct App {
     pub(crate) sessions: Option<Sessions>,
     registry: Registry,
     protocol: bool,
+}
+
+impl App {
+    /// The sessions that somebody may have.
+    pub(crate) fn sessions_of(&self, permit: &Permit) -> Option<&Sessions> {
+        let sessions = self.sessions.as_ref()?;
+        (!self.door.is_stateless(permit)).then_some(sessions)
+    }
 }
 
 /// Serves until `stop` ends. Then nobody new is let in, and calls that somebody waits for finish.
@@ -283,18 +292,31 @@ async fn guarded(app: &Arc<App>, router: &Router, peer: IpAddr, mut request: Arr
 }
 
 async fn protocol(app: &Arc<App>, request: Arrival) -> Response {
-    let permit = match app.door.admit(request.headers()).await {
-        Ok(permit) => permit,
+    let origin = app.door.origin(request.headers());
+    let mut response = match app.door.admit(request.headers()).await {
+        Ok(permit) => {
+            let said = app.door.says(&permit);
+            let mut response = admitted(app, permit, request).await;
+            response.headers_mut().extend(said);
+            response
+        }
         Err(denied) => {
             app.server.0.metrics.turn_away("token");
-            return door::challenge(&app.door.origin(request.headers()), &denied);
+            door::challenge(&app.door, &origin, &denied)
         }
     };
+    if let Some(icon) = app.door.icon(&origin) {
+        response.headers_mut().insert(header::LINK, icon);
+    }
+    response
+}
+
+async fn admitted(app: &Arc<App>, permit: Permit, request: Arrival) -> Response {
     match *request.method() {
         Method::POST => post::post(app, permit, request).await,
         Method::GET => sessions::get(app, permit, request.headers()),
         Method::DELETE => sessions::delete(app, &permit, request.headers()),
-        _ if app.sessions.is_none() => not_allowed("POST"),
+        _ if app.sessions_of(&permit).is_none() => not_allowed("POST"),
         _ => not_allowed("POST, GET, DELETE"),
     }
 }
@@ -319,7 +341,8 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
         Err(denied) => Some(denied),
     };
     if let Some(denied) = denied {
-        return door::challenge(&app.door.origin(request.headers()), &denied);
+        let origin = app.door.origin(request.headers());
+        return door::challenge(&app.door, &origin, &denied);
     }
     let made = app.server.0.tasks.made();
     let page = app.server.0.metrics.page(made, &app.registry);

@@ -106,7 +106,7 @@ fn session_of(
     headers: &HeaderMap,
     permit: &Permit,
 ) -> Option<Result<Arc<HttpSession>, NoSession>> {
-    let sessions = app.sessions.as_ref()?;
+    let sessions = app.sessions_of(permit)?;
     headers
         .contains_key(&SESSION_ID)
         .then(|| sessions.find(headers, permit))
@@ -245,7 +245,7 @@ impl Posted<'_> {
         if request.method == "initialize" {
             return self.initialize(request);
         }
-        let Some(sessions) = &self.app.sessions else {
+        let Some(sessions) = self.app.sessions_of(&self.permit) else {
             return self.stateless(request, &meta).await;
         };
         match sessions.find(&self.headers, &self.permit) {
@@ -312,7 +312,7 @@ impl Posted<'_> {
 
     fn initialize(self, request: &Request<'_>) -> Response {
         let guest = self.guest();
-        let (server, sessions) = (&self.app.server, &self.app.sessions);
+        let (server, sessions) = (&self.app.server, self.app.sessions_of(&self.permit));
         let tells = sessions.is_some();
         let opened = server.initialize(self.permit, &request.id, request.params, tells);
         let (session, answer) = match opened {

@@ -271,7 +271,7 @@ impl Sessions {
 
 /// Opens the stream that belongs to no request, or goes on with one that was lost.
 pub(super) fn get(app: &Arc<App>, permit: Permit, headers: &HeaderMap) -> Response {
-    let Some(sessions) = &app.sessions else {
+    let Some(sessions) = app.sessions_of(&permit) else {
         return not_allowed("POST");
     };
     let session = match sessions.find(headers, &permit) {
@@ -307,7 +307,7 @@ pub(super) fn get(app: &Arc<App>, permit: Permit, headers: &HeaderMap) -> Respon
 
 /// Ends a session.
 pub(super) fn delete(app: &App, permit: &Permit, headers: &HeaderMap) -> Response {
-    let Some(sessions) = &app.sessions else {
+    let Some(sessions) = app.sessions_of(permit) else {
         return not_allowed("POST");
     };
     match sessions.find(headers, permit) {

@@ -11,7 +11,7 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Answer, Connection, Options, Silent, Target};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server, TaskStore};
+use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server};
 use rung_tool::{Keep, Resources};
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
@@ -233,32 +233,6 @@ impl Keep for Nowhere {
     }
 }
 
-impl TaskStore for Nowhere {
-    fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, Fault> {
-        Ok(None)
-    }
-
-    fn each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn sweep(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn process(&self) -> &'static str {
-        ""
-    }
-
-    fn is_alive(&self, _: &str) -> bool {
-        true
-    }
-}
-
 struct Anybody;
 
 impl Admission for Anybody {
@@ -348,10 +322,10 @@ fn through(runtime: &Runtime, target: Target) -> Http {
         Arc::new(Nowhere),
     );
     let server = Server::new(Offer {
-        name: "between",
-        title: "Between",
+        name: "between".to_owned(),
+        title: "Between".to_owned(),
         version: "0",
-        icon: "",
+        icon: String::new(),
         instructions: String::new(),
         tools: Arc::new(remote),
         resources: Arc::new(Resources(Vec::new())),
@@ -359,7 +333,7 @@ fn through(runtime: &Runtime, target: Target) -> Http {
         changes: None,
         budget: Budget::default(),
         key: SealKey::new([7; 32]),
-        tasks: Arc::new(Nowhere),
+        tasks: None,
     });
     let listener = runtime
         .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))

@@ -11,4 +11,4 @@ mod refresh;
 pub use cache::{Cache, Cached, ClientKept, Credential};
 pub use flow::{Ask, Connected, Waiting, connect};
 pub use provider::provider_url;
-pub use refresh::{fresh, revoke, schema};
+pub use refresh::{fresh, kept, revoke, schema};

@@ -55,6 +55,20 @@ pub async fn fresh(cache: &Cache, provider: &str) -> Result<Cached, Fault> {
     renew(cache, provider, cached).await
 }
 
+/// What is kept of a provider, if it can be used: as it is, or to get a new token. Nobody is asked.
+pub fn kept(cache: &Cache, provider: &str) -> Result<Cached, Fault> {
+    let cached = known(cache, provider)?;
+    if cached.credential.access_token.is_empty() {
+        let why = format!("{} holds no token", cache.path(provider).display());
+        return Err(Fault::new(Code::StoreBroken, why));
+    }
+    let ended = left(&cached).is_some_and(|left| left <= 0);
+    if ended && cached.credential.refresh_token.is_none() {
+        return Err(over(provider));
+    }
+    Ok(cached)
+}
+
 async fn renew(cache: &Cache, provider: &str, cached: Cached) -> Result<Cached, Fault> {
     let http = Http::new()?;
     let refresh = cached.credential.refresh_token.clone().unwrap_or_default();

@@ -35,10 +35,11 @@ const INLINE: [&str; 5] = [
 pub(super) async fn get(
     State(service): State<Arc<Service>>,
     Path(id): Path<String>,
-    request: Request,
+    mut request: Request,
 ) -> Response {
     let began = Instant::now();
     let arrived = service.arrived(request.headers());
+    let arrived = arrived.with(request.extensions_mut());
     let (request_id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
     let checked = Arrived::check_version(request.headers());
     let range = range(request.headers());

@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     ("tails", include_str!("postgres/0002_tails.sql")),
     ("shared", include_str!("postgres/0003_shared.sql")),
     ("authority", include_str!("postgres/0004_authority.sql")),
+    ("members", include_str!("postgres/0005_members.sql")),
 ];
 
 /// Rows that go in at once. Few sizes, so that few statements are prepared.

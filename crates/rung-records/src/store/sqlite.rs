@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
     ("records", include_str!("sqlite/0001_records.sql")),
     ("tails", include_str!("sqlite/0002_tails.sql")),
     ("authority", include_str!("sqlite/0003_authority.sql")),
+    ("members", include_str!("sqlite/0004_members.sql")),
 ];
 
 /// How long a writer waits for the writer of another process.

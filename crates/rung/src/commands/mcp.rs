@@ -22,6 +22,7 @@ pub(super) fn run(args: &McpArgs, settings: &Settings) -> Result {
         &results,
         args.tool_names.into(),
         fixtures.as_ref(),
+        None,
     )?;
     // The thread that reads answers most by itself; one more is enough for the rest.
     let runtime = tokio::runtime::Builder::new_multi_thread()

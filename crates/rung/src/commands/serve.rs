@@ -11,6 +11,7 @@ use rung_auth::Secret;
 use rung_fault::{Code, Fault};
 use rung_mcp::http::{self, Config, Door};
 use rung_mcp::{Offer, Server};
+use rung_pdpp::tools::Tools;
 use rung_pdpp::{Authority, Foreign};
 use rung_records::Records;
 use tokio::net::TcpListener;
@@ -23,16 +24,14 @@ use crate::results::Results;
 use crate::settings::Settings;
 use crate::tokens::{Guests, Open, Tokens};
 
+/// Where the picture of this server is.
+const ICON: &str = "/icon.svg";
+/// What a token for personal data is for.
+const SCOPE: &str = "pdpp:read";
+
 pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     super::log_to_stderr(settings);
     let results = Results::open(settings)?;
-    let fixtures = args.conformance.then(Fixtures::new);
-    let offer = offer(
-        settings,
-        &results,
-        args.tool_names.into(),
-        fixtures.as_ref(),
-    )?;
     let records = match &results.shared {
         Some(shared) => shared.clone(),
         None => crate::records::open(settings)?,
@@ -60,11 +59,13 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     {
         check_public(url)?;
     }
-    let here = args.public_url.as_deref().map(bare);
+    let told = args.public_url.as_deref().map(bare);
+    let here = told.clone();
+    let here = here.unwrap_or_else(|| format!("http://{}", main.address));
     // Whoever is asked elsewhere has to be told where the data is.
     let public_url = match &own {
-        Some(_) => Some(here.unwrap_or_else(|| format!("http://{}", main.address))),
-        None => here,
+        Some(_) => Some(here.clone()),
+        None => told,
     };
     // Grants that others give are asked about there, request by request; the door lets none of them in.
     let gives_grants = args.as_url.is_none();
@@ -74,6 +75,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         let (hosts, origins) = (args.allow_host.clone(), args.allow_origin.clone());
         let door = Door::new(place.address, hosts, origins, guests);
         let door = door.behind(args.trusted_proxy.clone());
+        let door = door.with_icon(ICON).asking_for(SCOPE);
         Config::new(match public_url {
             Some(url) => door.known_as(url),
             None => door,
@@ -96,6 +98,19 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         authority,
     };
     let data = Arc::new(rung_pdpp::Service::new(data, &mut first.registry));
+    let fixtures = args.conformance.then(Fixtures::new);
+    let mut offer = offer(
+        settings,
+        &results,
+        args.tool_names.into(),
+        fixtures.as_ref(),
+        Some(Arc::new(Tools::of_service(
+            data.clone(),
+            here.clone(),
+            super::pdpp::tool_options(&args.data, results.cursor_key()),
+        )?)),
+    )?;
+    offer.icon = format!("{here}{ICON}");
     first.beside = rung_pdpp::router(data.clone());
     if gives_access {
         first.beside = first.beside.merge(rung_pdpp::authority(data.clone()));

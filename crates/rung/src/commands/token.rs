@@ -3,10 +3,12 @@
 use std::io::{self, Write as _};
 
 use rung_auth::Access;
+use rung_fault::Fault;
 use serde_json::json;
 
 use crate::cli::TokenCommand;
 use crate::exit::{Result, output};
+use crate::grant_file::GrantFile;
 use crate::offer::now_ms;
 use crate::results::Results;
 use crate::settings::{Settings, visible};
@@ -17,10 +19,19 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
     let tokens = Results::open(settings)?.tokens();
     let mut out = io::stdout().lock();
     match command {
-        TokenCommand::New { name, write, days } => {
+        TokenCommand::New {
+            name,
+            write,
+            days,
+            grant,
+        } => {
             let access = if write { Access::Write } else { Access::Read };
             let expires_ms = days.map(|days| now_ms().saturating_add(u64::from(days) * DAY_MS));
-            let token = tokens.new_token(&name, access, expires_ms)?;
+            let wanted = grant.map(|file| GrantFile::read(&file)).transpose()?;
+            let token = tokens.new_token(&name, access, expires_ms, |package| match &wanted {
+                Some(wanted) => give(wanted, &name, package, expires_ms, settings),
+                None => Ok(()),
+            })?;
             // The one time it is shown.
             writeln!(out, "{}", token.expose()).map_err(output)?;
             eprintln!(
@@ -58,7 +69,43 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
                 .map_err(output)?;
             }
         }
-        TokenCommand::Revoke { name } => tokens.revoke(&name)?,
+        TokenCommand::Revoke { name } => {
+            let records = tokens.list()?;
+            let known = records.iter().find(|record| record.caller.as_str() == name);
+            let package = known.map(|record| record.grant.to_string());
+            tokens.revoke(&name)?;
+            if let Some(package) = package {
+                let records = crate::records::open(settings)?;
+                let owner = crate::records::owner(&records)?;
+                records.revoke_together(&owner, &package)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives what a file says, to whoever will come with the token.
+fn give(
+    wanted: &GrantFile,
+    name: &str,
+    package: &str,
+    expires_ms: Option<u64>,
+    settings: &Settings,
+) -> std::result::Result<(), Fault> {
+    let records = crate::records::open(settings)?;
+    let owner = crate::records::owner(&records)?;
+    let expires_ms = expires_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    let requests = wanted.requests(name, expires_ms);
+    for grant in records.issue_together(&owner, package, &requests)? {
+        for stream in &grant.streams {
+            let (source, fields) = (&grant.source.id, stream.fields.join(", "));
+            eprintln!(
+                "{} of {}: {}",
+                visible(&stream.name),
+                visible(source),
+                visible(&fields)
+            );
+        }
     }
     Ok(())
 }

@@ -39,6 +39,7 @@ pub(super) fn run(command: TheirsCommand) -> Result {
             provider_url,
             cache,
         } => give_back(&Cache::at(cache.cache_root), &provider_url),
+        TheirsCommand::Mcp(_) => unreachable!("it is served, not asked"),
     }
 }
 

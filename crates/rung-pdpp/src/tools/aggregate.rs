@@ -1,0 +1,168 @@
+//! `aggregate`: counts and sums, without a record being read.
+
+use std::fmt::Write as _;
+
+use rung_fault::{Code, Fault};
+use rung_tool::{Pending, Reply};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ask::Ask;
+use super::filter::filter_pairs;
+use super::id::check_name;
+use super::refusal::Refusal;
+use super::text::{quoted, scalar};
+use super::{Asking, Definition, read_input};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "aggregate",
+    title: "Aggregate",
+    description: "Counts, sums, minima, maxima and distinct counts over a stream, in groups if wanted: by group_by (a scalar field) XOR \
+                  group_by_time with granularity. Never returns record bodies: prefer it over paging query_records to count. Grouped answers carry \
+                  other_count, the records in groups beyond limit; a positive value means top-N truncation.",
+    input,
+    output: || super::wrapped(json!({})),
+    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+};
+
+/// Groups in words.
+const MAX_GROUPS: usize = 5;
+/// Code points of a group's key in words.
+const KEY_CHARS: usize = 60;
+
+fn input() -> Value {
+    let text =
+        |description: &str| json!({"type": "string", "minLength": 1, "description": description});
+    json!({
+        "type": "object",
+        "properties": {
+            "stream": super::stream_input(),
+            "metric": {"enum": ["count", "sum", "min", "max", "count_distinct"]},
+            "field": text("Field of the metric; none for count"),
+            "group_by": text("Scalar field to group by"),
+            "group_by_time": text("Date field to bucket by"),
+            "granularity": {"enum": ["minute", "hour", "day", "week", "month", "quarter", "year"]},
+            "time_zone": text("IANA name; UTC unless said"),
+            "limit": super::limit_input("Groups; 10 unless said"),
+            "filter": super::filter_input(),
+            "connection_id": super::connection_input(),
+        },
+        "required": ["stream", "metric"],
+        "additionalProperties": false,
+    })
+}
+
+#[derive(Deserialize)]
+struct Input {
+    stream: String,
+    metric: String,
+    field: Option<String>,
+    group_by: Option<String>,
+    group_by_time: Option<String>,
+    granularity: Option<String>,
+    time_zone: Option<String>,
+    limit: Option<u64>,
+    filter: Option<Map<String, Value>>,
+    connection_id: Option<String>,
+}
+
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
+    let input: Input = read_input(given)?;
+    let stream = check_name("stream", &input.stream)?;
+    if let Some(connection) = &input.connection_id {
+        check_name("connection_id", connection)?;
+    }
+    let ask = Ask::at(&["v1", "streams", stream, "aggregate"])
+        .with("metric", Some(&input.metric))
+        .with("field", input.field.as_deref())
+        .with("group_by", input.group_by.as_deref())
+        .with("group_by_time", input.group_by_time.as_deref())
+        .with("granularity", input.granularity.as_deref())
+        .with("time_zone", input.time_zone.as_deref())
+        .with("limit", input.limit)
+        .and(filter_pairs(input.filter.as_ref())?)
+        .with("connection_id", input.connection_id.as_deref());
+    let mut limit = None;
+    loop {
+        let ask = match limit {
+            None => ask.clone(),
+            Some(limit) => ask.without("limit").with("limit", Some(limit)),
+        };
+        let answer = asking.provider.read(&ask).await?;
+        let groups = answer.body["groups"].as_array().map_or(0, Vec::len);
+        let text = words(&input, &answer.body);
+        let structured = json!({
+            "data": answer.body,
+            "provider_url": asking.provider.url(),
+            "request_id": answer.request_id,
+        });
+        let reply = asking.reply(text, structured, &[]);
+        if reply.bytes() <= asking.usual_bytes() {
+            return Ok(reply);
+        }
+        if groups < 2 {
+            let why = "the answer is larger than a reply may be";
+            let fault = Fault::new(Code::ResultTooLarge, why);
+            return Err(fault
+                .with_hint("group by a field with shorter values")
+                .into());
+        }
+        // What is left out is counted in `other_count`.
+        limit = Some(groups / 2);
+    }
+}
+
+/// An aggregation in words.
+fn words(input: &Input, body: &Value) -> String {
+    let mut text = format!("{}({})", input.metric, input.stream);
+    if let Some(field) = &input.field {
+        let _ = write!(text, " field={field}");
+    }
+    let grouped = [
+        ("group_by", &input.group_by),
+        ("group_by_time", &input.group_by_time),
+        ("granularity", &input.granularity),
+        ("time_zone", &input.time_zone),
+    ];
+    for (name, value) in grouped {
+        if let Some(value) = value {
+            let _ = write!(text, " {name}={}", scalar(&json!(value)));
+        }
+    }
+    let data = if body["data"].is_object() {
+        &body["data"]
+    } else {
+        body
+    };
+    let Some(groups) = data["groups"].as_array() else {
+        let value = data.get("value").or(data.get("filtered_record_count"));
+        let value = value.map_or_else(|| "null".to_owned(), scalar);
+        let _ = write!(
+            text,
+            " = {value}. canonical envelope in structuredContent.data"
+        );
+        return text;
+    };
+    let _ = write!(text, ": {} group(s)", groups.len());
+    if groups.is_empty() {
+        text.push_str(". See structuredContent.data for the canonical envelope.");
+        return text;
+    }
+    let shown = groups.iter().take(MAX_GROUPS).map(|group| {
+        let key = match &group["key"] {
+            Value::String(key) => quoted(key, KEY_CHARS),
+            key => scalar(key),
+        };
+        let count = group.get("count").or(group.get("value"));
+        format!("{key}={}", count.map_or_else(|| "null".to_owned(), scalar))
+    });
+    let _ = write!(text, " [{}]", shown.collect::<Vec<_>>().join(", "));
+    if groups.len() > MAX_GROUPS {
+        let _ = write!(text, " more_groups={};", groups.len() - MAX_GROUPS);
+    }
+    if let Some(other) = data["other_count"].as_i64() {
+        let _ = write!(text, " other_count={other};");
+    }
+    text.push_str(" canonical envelope in structuredContent.data");
+    text
+}

@@ -1,0 +1,94 @@
+//! Bytes among the fields of a record: they are described, never shown.
+
+use serde_json::{Map, Value, json};
+
+/// Code points from which on a text may be bytes in base64.
+const MIN_BASE64: usize = 256;
+
+/// What a member that holds bytes says of them; `None` where it holds none.
+pub(super) fn described(value: &Value) -> Option<Map<String, Value>> {
+    let mut told = Map::new();
+    told.insert("binary_field".to_owned(), json!(true));
+    told.insert("text_like".to_owned(), json!(false));
+    told.insert("preview_status".to_owned(), json!("binary-only"));
+    match value {
+        Value::String(text) if is_base64(text) => {
+            told.insert("encoding".to_owned(), json!("base64"));
+            told.insert("size_chars".to_owned(), json!(text.len()));
+        }
+        Value::Object(members) if is_reference(members) => {
+            for (known, names) in [
+                ("blob_id", ["blob_id", "blobId", ""]),
+                ("fetch_url", ["fetch_url", "fetchUrl", "url"]),
+                ("mime_type", ["mime_type", "mimeType", "content_type"]),
+                ("size_bytes", ["size_bytes", "sizeBytes", "size"]),
+                ("digest", ["digest", "sha256", ""]),
+            ] {
+                let found = names.iter().find_map(|name| members.get(*name));
+                if let Some(found) = found.filter(|found| found.is_string() || found.is_number()) {
+                    told.insert(known.to_owned(), found.clone());
+                }
+            }
+        }
+        _ => return None,
+    }
+    Some(told)
+}
+
+/// Whether an object refers to bytes that are kept elsewhere.
+fn is_reference(members: &Map<String, Value>) -> bool {
+    let has = |names: &[&str]| names.iter().any(|name| members.contains_key(*name));
+    let mime = has(&["mime_type", "mimeType", "content_type", "contentType"]);
+    let place = has(&[
+        "fetch_url",
+        "fetchUrl",
+        "url",
+        "href",
+        "size",
+        "size_bytes",
+        "sizeBytes",
+    ]);
+    has(&["blob_id", "blobId"]) || (mime && place)
+}
+
+/// Whether a text is bytes in base64, and no words.
+pub(super) fn is_base64(text: &str) -> bool {
+    if text.len() < MIN_BASE64 || !text.len().is_multiple_of(4) {
+        return false;
+    }
+    let body = text.trim_end_matches('=');
+    if text.len() - body.len() > 2 {
+        return false;
+    }
+    let mut seen = [false; 256];
+    for byte in body.bytes() {
+        if !(byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)) {
+            return false;
+        }
+        seen[usize::from(byte)] = true;
+    }
+    seen.iter().filter(|seen| **seen).count() >= 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_told_from_words() {
+        let bytes: String = "iVBORw0KGgoAAAANSUhEUgAA+/xY".repeat(16);
+        assert!(is_base64(&bytes));
+        assert!(!is_base64(&bytes[..252]));
+        assert!(!is_base64(&"a".repeat(400)), "one letter is no data");
+        assert!(!is_base64(&"some words ".repeat(40)));
+        assert!(described(&json!({"id": "x", "name": "y"})).is_none());
+        let blob = described(&json!({"blob_id": "b1", "mime_type": "image/png", "size": 7}));
+        assert_eq!(
+            Value::Object(blob.unwrap()),
+            json!({
+                "binary_field": true, "text_like": false, "preview_status": "binary-only",
+                "blob_id": "b1", "mime_type": "image/png", "size_bytes": 7,
+            })
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! `fetch_blob`: bytes that a record refers to, as far as they may go into an answer.
+
+use data_encoding::BASE64;
+use rung_tool::{Block, Contents, Pending, Reply};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::id::check_name;
+use super::provider::Content;
+use super::refusal::Refusal;
+use super::text::scalar;
+use super::{Asking, Definition, read_input};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "fetch_blob",
+    title: "Fetch blob",
+    description: "Bytes that a record refers to by blob_id: media type, size and digest, and the bytes themselves where they fit a reply.",
+    input: || {
+        json!({
+            "type": "object",
+            "properties": {
+                "blob_id": {"type": "string", "minLength": 1, "description": "blob_id of a record's blob reference"},
+                "connection_id": super::connection_input(),
+            },
+            "required": ["blob_id"],
+            "additionalProperties": false,
+        })
+    },
+    output: || super::wrapped(json!({})),
+    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+};
+
+#[derive(Deserialize)]
+struct Input {
+    blob_id: String,
+    connection_id: Option<String>,
+}
+
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
+    let input: Input = read_input(given)?;
+    let blob = check_name("blob_id", &input.blob_id)?;
+    if let Some(connection) = &input.connection_id {
+        check_name("connection_id", connection)?;
+    }
+    let ask = Ask::at(&["v1", "blobs", blob]).with("connection_id", input.connection_id.as_deref());
+    let said = asking.provider.get(&ask).await?;
+    if said.status >= 300 {
+        return Err(Refusal::of(said));
+    }
+    let request_id = said.request_id;
+    let (kind, bytes) = match said.content {
+        Content::Bytes { kind, bytes } => (kind, bytes),
+        Content::Json(value) => ("application/json".to_owned(), value.to_string().into()),
+    };
+    let place = ask.target();
+    let digest = {
+        use sha2::{Digest as _, Sha256};
+        let digest = Sha256::digest(&bytes);
+        format!("sha256:{}", data_encoding::HEXLOWER.encode(&digest))
+    };
+    let told = json!({
+        "object": "blob", "blob_id": blob, "mime_type": kind, "size_bytes": bytes.len(), "digest": digest,
+        "fetch_url": place,
+    });
+    let text = format!(
+        "blob {} mime_type={kind} size_bytes={} {digest}",
+        scalar(&json!(blob)),
+        bytes.len()
+    );
+    let reply = |inlined: Option<Contents>| {
+        let mut data = told.clone();
+        data["inlined"] = json!(inlined.is_some());
+        let structured = json!({
+            "data": data, "provider_url": asking.provider.url(), "request_id": request_id,
+        });
+        let text = match inlined {
+            Some(_) => text.clone(),
+            None => {
+                format!("{text}; too large for a reply: it is at fetch_url, for this very bearer")
+            }
+        };
+        let mut reply = asking.reply(text, structured, &[]);
+        if let Some(resource) = inlined {
+            reply.content.push(Block::Resource { resource });
+        }
+        reply
+    };
+    let text_like = kind.starts_with("text/") || kind == "application/json";
+    let words = std::str::from_utf8(&bytes).ok().filter(|_| text_like);
+    let whole = reply(Some(Contents {
+        uri: format!("{}{place}", asking.provider.url()),
+        mime_type: Some(kind.clone()),
+        text: words.map(str::to_owned),
+        blob: words.is_none().then(|| BASE64.encode(&bytes)),
+        meta: None,
+    }));
+    if whole.bytes() <= asking.usual_bytes() {
+        return Ok(whole);
+    }
+    Ok(reply(None))
+}

@@ -1,0 +1,383 @@
+//! By which names records and parts of their fields are known to agents.
+//!
+//! An id names a record whole: `{connection}/{stream}:{record}`. It carries no authority, and is checked part by part before
+//! anybody is asked for it: no part leads elsewhere. What the readable form cannot hold is named by its handle.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use data_encoding::BASE64URL_NOPAD;
+use rung_fault::{Code, Fault};
+use serde::{Deserialize, Serialize};
+
+use super::ask::{Ask, encoded};
+
+const RECORD: &str = "pdpp://record/";
+const WINDOW: &str = "pdpp://field-window/";
+const STREAM: &str = "pdpp://stream/";
+/// The version of the form of handles.
+const VERSION: u8 = 1;
+/// Bytes of an id or a handle.
+const MAX_BYTES: usize = 8 << 10;
+
+/// Refuses a name that could lead elsewhere.
+pub(super) fn check_name<'n>(what: &str, name: &'n str) -> Result<&'n str, Fault> {
+    if name.is_empty() {
+        let why = format!("{what} is required");
+        return Err(Fault::new(Code::InvalidArguments, why));
+    }
+    if name.contains(['/', '\\']) || !is_harmless(name) {
+        let why = format!("{what} contains invalid characters");
+        return Err(Fault::new(Code::InvalidArguments, why)
+            .with_hint("use names as `schema` and ids as `search` give them"));
+    }
+    Ok(name)
+}
+
+fn is_harmless(name: &str) -> bool {
+    name != "." && !name.contains("..") && !name.chars().any(char::is_control)
+}
+
+/// A record, by where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct RecordId {
+    /// Not known in ids of old.
+    pub(super) connection: Option<String>,
+    pub(super) stream: String,
+    pub(super) record: String,
+}
+
+impl RecordId {
+    pub(super) fn new(
+        connection: Option<String>,
+        stream: String,
+        record: String,
+    ) -> Result<Self, Fault> {
+        if let Some(connection) = &connection {
+            check_name("connection_id", connection)?;
+        }
+        check_name("stream", &stream)?;
+        // A key may well be an address: it is written so that its slashes lead nowhere.
+        if record.is_empty() {
+            return Err(Fault::new(Code::InvalidArguments, "record_id is required"));
+        }
+        if record.contains('\\') || !is_harmless(&record) || record.len() > MAX_BYTES {
+            return Err(Fault::new(
+                Code::InvalidArguments,
+                "record_id contains invalid characters",
+            ));
+        }
+        Ok(Self {
+            connection,
+            stream,
+            record,
+        })
+    }
+
+    /// Reads any of the forms of an id.
+    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+        let read = match text.strip_prefix(RECORD) {
+            Some(handle) => Self::of_handle(handle),
+            None => Self::of_readable(text),
+        };
+        read.map_err(|fault| {
+            let shown = rung_ladder::head(text, 200);
+            let why = format!("{shown:?} is not the id of a record: {}", fault.message());
+            Fault::new(Code::InvalidRecordIdentity, why)
+                .with_hint("pass an id exactly as `search` or `query_records` gave it: connection_id/stream:record_id")
+        })
+    }
+
+    fn of_readable(text: &str) -> Result<Self, Fault> {
+        let (connection, rest) = match text.split_once('/') {
+            Some((connection, rest)) => (Some(connection.to_owned()), rest),
+            None => (None, text),
+        };
+        let Some((stream, record)) = rest.split_once(':') else {
+            return Err(Fault::new(
+                Code::InvalidArguments,
+                "stream and record_id are separated by a colon",
+            ));
+        };
+        check_name("record_id", record)?;
+        Self::new(connection, stream.to_owned(), record.to_owned())
+    }
+
+    fn of_handle(handle: &str) -> Result<Self, Fault> {
+        if handle.contains(['%', ':']) {
+            let text = decoded(handle).ok_or_else(|| malformed("it is not UTF-8"))?;
+            return Self::of_readable(&text);
+        }
+        let handle: RecordHandle<'_> = read_handle(handle)?;
+        if handle.v != VERSION || handle.kind != "record" {
+            return Err(malformed("it is of another kind"));
+        }
+        Self::new(
+            handle.connection_id.map(Cow::into_owned),
+            handle.stream.into_owned(),
+            handle.record_id.into_owned(),
+        )
+    }
+
+    /// Whether the readable form says which record it is, and no other.
+    fn is_readable(&self) -> bool {
+        let joined = |name: &str| name.contains([':', '/']);
+        !self.connection.as_deref().is_some_and(joined)
+            && !joined(&self.stream)
+            && !self.record.contains('/')
+    }
+
+    /// Its address as a resource.
+    pub(super) fn uri(&self) -> String {
+        if self.is_readable() {
+            return format!("{RECORD}{}", encoded(&self.to_string()));
+        }
+        let handle = RecordHandle {
+            v: VERSION,
+            kind: "record".into(),
+            connection_id: self.connection.as_deref().map(Cow::from),
+            stream: self.stream.as_str().into(),
+            record_id: self.record.as_str().into(),
+        };
+        format!("{RECORD}{}", write_handle(&handle))
+    }
+
+    /// The request for it, or for what lies beneath it.
+    pub(super) fn ask(&self, beneath: &[&str]) -> Ask {
+        let mut segments = vec!["v1", "streams", &self.stream, "records", &self.record];
+        segments.extend(beneath);
+        Ask::at(&segments).with("connection_id", self.connection.as_deref())
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_readable() {
+            return f.write_str(&self.uri());
+        }
+        if let Some(connection) = &self.connection {
+            write!(f, "{connection}/")?;
+        }
+        write!(f, "{}:{}", self.stream, self.record)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordHandle<'a> {
+    v: u8,
+    kind: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    connection_id: Option<Cow<'a, str>>,
+    stream: Cow<'a, str>,
+    record_id: Cow<'a, str>,
+}
+
+/// Which part of a field is meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Selector {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cursor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) offset_chars: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) limit_chars: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) q: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before_chars: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) after_chars: Option<u64>,
+}
+
+/// A part of a field of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WindowId {
+    pub(super) record: RecordId,
+    pub(super) field: String,
+    pub(super) selector: Selector,
+}
+
+impl WindowId {
+    /// Its address as a resource.
+    pub(super) fn uri(&self) -> String {
+        let handle = WindowHandle {
+            v: VERSION,
+            kind: "field-window".into(),
+            connection_id: self.record.connection.as_deref().map(Cow::from),
+            stream: self.record.stream.as_str().into(),
+            record_id: self.record.record.as_str().into(),
+            field_path: self.field.as_str().into(),
+            selector: self.selector.clone(),
+        };
+        format!("{WINDOW}{}", write_handle(&handle))
+    }
+
+    fn of_handle(handle: &str) -> Result<Self, Fault> {
+        let handle: WindowHandle<'_> = read_handle(handle)?;
+        if handle.v != VERSION || handle.kind != "field-window" {
+            return Err(malformed("it is of another kind"));
+        }
+        Ok(Self {
+            record: RecordId::new(
+                handle.connection_id.map(Cow::into_owned),
+                handle.stream.into_owned(),
+                handle.record_id.into_owned(),
+            )?,
+            field: handle.field_path.into_owned(),
+            selector: handle.selector,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct WindowHandle<'a> {
+    v: u8,
+    kind: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    connection_id: Option<Cow<'a, str>>,
+    stream: Cow<'a, str>,
+    record_id: Cow<'a, str>,
+    field_path: Cow<'a, str>,
+    #[serde(flatten)]
+    selector: Selector,
+}
+
+/// What an address leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    Stream(String),
+    Record(RecordId),
+    Window(WindowId),
+}
+
+impl Address {
+    /// Reads an address; `None` where it is not ours.
+    pub(super) fn parse(uri: &str) -> Option<Result<Self, Fault>> {
+        if let Some(name) = uri.strip_prefix(STREAM) {
+            let name = decoded(name).ok_or_else(|| malformed("it is not UTF-8"));
+            let checked = |name: String| check_name("stream", &name).map(str::to_owned);
+            return Some(name.and_then(checked).map(Self::Stream));
+        }
+        if let Some(handle) = uri.strip_prefix(WINDOW) {
+            return Some(WindowId::of_handle(handle).map(Self::Window));
+        }
+        uri.strip_prefix(RECORD)
+            .map(|handle| RecordId::of_handle(handle).map(Self::Record))
+    }
+}
+
+fn malformed(why: &str) -> Fault {
+    Fault::new(
+        Code::InvalidHandle,
+        format!("Resource handle is malformed: {why}"),
+    )
+    .with_hint("follow addresses exactly as results give them")
+}
+
+fn write_handle(handle: &impl Serialize) -> String {
+    let json = serde_json::to_vec(handle).unwrap_or_default();
+    BASE64URL_NOPAD.encode(&json)
+}
+
+fn read_handle<T: serde::de::DeserializeOwned>(handle: &str) -> Result<T, Fault> {
+    if handle.len() > MAX_BYTES {
+        return Err(malformed("it is too long"));
+    }
+    let json = BASE64URL_NOPAD
+        .decode(handle.trim_end_matches('=').as_bytes())
+        .map_err(|_| malformed("it is not base64url"))?;
+    serde_json::from_slice(&json).map_err(|error| malformed(&error.to_string()))
+}
+
+/// What was written for an address.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        if first == b'%' {
+            let digits = std::str::from_utf8(behind.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &behind[2..];
+        } else {
+            bytes.push(first);
+            rest = behind;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(connection: Option<&str>, stream: &str, record: &str) -> RecordId {
+        RecordId {
+            connection: connection.map(str::to_owned),
+            stream: stream.to_owned(),
+            record: record.to_owned(),
+        }
+    }
+
+    #[test]
+    fn ids_read_back_whatever_the_key_is() {
+        for one in [
+            id(Some("cin_a"), "messages", "m-1"),
+            id(Some("cin_a"), "messages", "a:b:c"),
+            id(Some("cin_a"), "pages", "https://a.example/x?y=1#z"),
+            id(Some("cin_a"), "pages", "[\"a\",\"b/c\"]"),
+            id(Some("cin:a"), "messages", "m-1"),
+            id(Some("cin_a"), "odd:stream", "m-1"),
+            id(None, "messages", "ü 100% \u{1F980}"),
+        ] {
+            assert_eq!(RecordId::parse(&one.to_string()).unwrap(), one, "{one}");
+            assert_eq!(RecordId::parse(&one.uri()).unwrap(), one, "{}", one.uri());
+        }
+        assert_eq!(
+            id(Some("cin_a"), "messages", "m-1").to_string(),
+            "cin_a/messages:m-1"
+        );
+        let uri = id(Some("cin_a"), "messages", "m-1").uri();
+        assert_eq!(uri, "pdpp://record/cin_a%2Fmessages%3Am-1");
+    }
+
+    #[test]
+    fn no_id_leads_elsewhere() {
+        let handle = |json: &str| format!("{RECORD}{}", BASE64URL_NOPAD.encode(json.as_bytes()));
+        let bad = [
+            "".to_owned(),
+            "cin/orders".to_owned(),
+            "cin/".to_owned(),
+            "/orders:o1".to_owned(),
+            "cin/extra/orders:o1".to_owned(),
+            "cin/orders:".to_owned(),
+            "cin/:o1".to_owned(),
+            "../orders:o1".to_owned(),
+            "cin/..:o1".to_owned(),
+            "cin/orders:..".to_owned(),
+            "cin/orders:.".to_owned(),
+            "cin/orders:a..b".to_owned(),
+            "cin/orders:a\\b".to_owned(),
+            "cin/orders:a\u{0}b".to_owned(),
+            "cin/orders:a\nb".to_owned(),
+            "pdpp://record/".to_owned(),
+            "pdpp://record/%2e%2e%2Forders%3Ao1".to_owned(),
+            "pdpp://record/cin%2Forders%3A..".to_owned(),
+            "pdpp://record/%ff%3Ao1".to_owned(),
+            "pdpp://record/****".to_owned(),
+            "https://a.example/x:y".to_owned(),
+            handle(r#"{"v":2,"kind":"record","stream":"s","record_id":"r"}"#),
+            handle(r#"{"v":1,"kind":"field-window","stream":"s","record_id":"r"}"#),
+            handle(r#"{"v":1,"kind":"record","stream":"s","record_id":"../../x"}"#),
+            handle(r#"{"v":1,"kind":"record","stream":"a/b","record_id":"x"}"#),
+            handle(r#"{"v":1,"kind":"record","stream":"s","record_id":"x","token":"y"}"#),
+            handle(
+                r#"{"v":1,"kind":"record","connection_id":"a/..","stream":"s","record_id":"x"}"#,
+            ),
+        ];
+        for bad in bad {
+            let fault = RecordId::parse(&bad).expect_err(&bad);
+            assert_eq!(fault.code(), Code::InvalidRecordIdentity, "{bad}");
+        }
+    }
+}

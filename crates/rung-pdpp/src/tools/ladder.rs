@@ -1,0 +1,231 @@
+//! What is said of fields that are long, cut or no text: which they are, how long, and how to read on.
+
+use rung_ladder::{Binding, CursorKey, Measure, Path, Place, Position, json_bytes, limits};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::binary;
+use super::id::RecordId;
+use super::window;
+
+/// A text up to this many code points is never cut.
+pub(super) const SHORT_CHARS: usize = 64;
+/// A text from this many code points on is listed, cut or not.
+pub(super) const LONG_CHARS: usize = 4_096;
+/// Records that are listed with everything that is known.
+pub(super) const MAX_RECORDS: usize = 5;
+/// Fields of a kind that are listed for a record with everything that is known.
+const MAX_TEXTS: usize = 5;
+const MAX_BINARIES: usize = 5;
+const MAX_JSON: usize = 8;
+/// Code points of a preview of JSON.
+const JSON_CHARS: usize = 512;
+
+/// Members of a record that say whose it is, and are no fields of it.
+const NO_FIELDS: [&str; 9] = [
+    "id",
+    "record_id",
+    "recordId",
+    "connection_id",
+    "connector_instance_id",
+    "connector_key",
+    "stream",
+    "metadata",
+    "_meta",
+];
+
+/// What of a record is where nothing else says so.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Known<'a> {
+    pub(super) stream: Option<&'a str>,
+    pub(super) connection: Option<&'a str>,
+}
+
+/// Which record a row is. Without a name that leads back to it there is nothing to read on with.
+pub(super) fn identity(row: &Value, known: Known<'_>) -> Option<RecordId> {
+    let text = |names: &[&str]| super::text::first_text(row, names);
+    let record = text(&["id", "record_id", "record_key", "key"])?;
+    let stream = text(&["stream"]).or(known.stream)?;
+    let connection = text(&["connection_id", "connector_instance_id"]).or(known.connection);
+    RecordId::new(
+        connection.map(str::to_owned),
+        stream.to_owned(),
+        record.to_owned(),
+    )
+    .ok()
+}
+
+/// The fields of a row.
+pub(super) fn fields(row: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let enveloped = row.get("data").and_then(Value::as_object);
+    let bare = row.as_object().filter(|_| enveloped.is_none());
+    let no_field =
+        move |name: &str| (enveloped.is_none() && NO_FIELDS.contains(&name)) || !is_safe(name);
+    let members = enveloped.or(bare).into_iter().flatten();
+    members.filter(move |(name, _)| !no_field(name))
+}
+
+fn is_safe(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.contains("..")
+}
+
+/// The digest of a field, as providers of ours give it.
+pub(super) fn digest(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    format!("sha256:{}", data_encoding::HEXLOWER.encode(&digest))
+}
+
+/// How long a text is, in a word.
+fn size_grade(chars: usize) -> &'static str {
+    match chars {
+        0..=LONG_CHARS => "small",
+        4_097..=16_384 => "medium",
+        _ => "large",
+    }
+}
+
+/// What continuations are made with.
+#[derive(Clone, Copy)]
+pub(super) struct Ladder<'a> {
+    pub(super) key: &'a CursorKey,
+    pub(super) authority: &'a str,
+}
+
+/// A text field, and how much of it is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) field: &'a str,
+    pub(super) text: &'a str,
+    /// Code points of it that are there; all of them without it.
+    pub(super) chars: Option<usize>,
+}
+
+impl Ladder<'_> {
+    /// A cursor to go on with, in a field whose content is known.
+    pub(super) fn cursor(
+        self,
+        record: &RecordId,
+        field: &str,
+        digest: &str,
+        offset: u64,
+        limit_chars: u64,
+    ) -> String {
+        let binding = Binding {
+            subject: &record.to_string(),
+            field,
+            digest,
+            grant: self.authority,
+        };
+        let position = Position {
+            place: Place::Text(Path::root()),
+            offset,
+            limit_chars,
+            shortcut: None,
+        };
+        self.key.seal(&binding, &position).into_string()
+    }
+
+    /// A text field with everything that is known of it.
+    pub(super) fn text_field(self, record: &RecordId, shown: Shown<'_>) -> Value {
+        let size = shown.text.chars().count();
+        let offset = shown.chars.unwrap_or(0) as u64;
+        let digest = digest(shown.text);
+        let args = json!({
+            "id": record.to_string(), "field_path": shown.field,
+            "offset_chars": offset, "limit_chars": limits::WINDOW_CHARS,
+        });
+        json!({
+            "field_path": shown.field,
+            "type": "string",
+            "text_like": true,
+            "preview_status": if shown.chars.is_some() { "truncated" } else { "complete" },
+            "preview_chars": shown.chars.unwrap_or(size),
+            "size_chars": size,
+            "size_grade": size_grade(size),
+            "cursor": self.cursor(record, shown.field, &digest, offset, limits::WINDOW_CHARS),
+            "digest": digest,
+            "resource_uri": window(record, shown.field, shown.chars.map(|_| offset)).uri(),
+            "read": {"tool": "read_record_field", "args": args},
+        })
+    }
+
+    /// A record with everything that is known of its fields; `None` where there is nothing to say. `cut_to` is where texts were
+    /// cut that are not short; `cut_json` are fields with such texts within.
+    pub(super) fn record(
+        self,
+        record: &RecordId,
+        row: &Value,
+        cut_to: Option<usize>,
+        cut_json: &[String],
+    ) -> Option<Value> {
+        let (mut texts, mut binaries, mut jsons) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, value) in fields(row) {
+            if let Some(mut told) = binary::described(value) {
+                if binaries.len() < MAX_BINARIES {
+                    let mut entry = Map::new();
+                    entry.insert("field_path".to_owned(), json!(name));
+                    entry.append(&mut told);
+                    binaries.push(Value::Object(entry));
+                }
+                continue;
+            }
+            match value {
+                Value::String(text) => {
+                    let cut = cut_to.filter(|most| is_cut(text, *most));
+                    let listed = cut.is_some() || super::text::is_longer(text, LONG_CHARS);
+                    if listed && texts.len() < MAX_TEXTS {
+                        let shown = Shown {
+                            field: name,
+                            text,
+                            chars: cut,
+                        };
+                        texts.push(self.text_field(record, shown));
+                    }
+                }
+                Value::Object(_) | Value::Array(_) if jsons.len() < MAX_JSON => {
+                    let cut = cut_json.contains(name);
+                    if cut || json_bytes(value, Measure::Bare) > LONG_CHARS {
+                        jsons.push(json_field(record, name, &value.to_string(), cut));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if texts.is_empty() && binaries.is_empty() && jsons.is_empty() {
+            return None;
+        }
+        let mut entry = json!({
+            "id": record.to_string(),
+            "connection_id": record.connection,
+            "stream": record.stream,
+            "record_id": record.record,
+            "record_uri": record.uri(),
+            "handle_semantics": "live_lookup",
+        });
+        for (name, list) in [
+            ("field_windows", texts),
+            ("json_fields", jsons),
+            ("binary_fields", binaries),
+        ] {
+            if !list.is_empty() {
+                entry[name] = list.into();
+            }
+        }
+        Some(entry)
+    }
+}
+
+/// Whether a text of a record is cut where texts are cut to so many code points.
+pub(super) fn is_cut(text: &str, most: usize) -> bool {
+    super::text::is_longer(text, most.max(SHORT_CHARS))
+}
+
+fn json_field(record: &RecordId, name: &str, json: &str, cut: bool) -> Value {
+    json!({
+        "field_path": name, "json_field": true, "text_like": false,
+        "preview_status": if cut { "truncated" } else { "complete" },
+        "size_chars": json.chars().count(),
+        "preview_text": super::text::cut(json, JSON_CHARS.min(if cut { 96 } else { JSON_CHARS })),
+        "read": {"tool": "fetch", "args": {"id": record.to_string(), "fields": [name]}},
+    })
+}

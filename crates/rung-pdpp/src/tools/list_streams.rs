@@ -1,0 +1,87 @@
+//! `list_streams`: the streams one by one, with how many records they have.
+
+use std::fmt::Write as _;
+
+use rung_tool::{Pending, Reply};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::id::check_name;
+use super::refusal::Refusal;
+use super::text::{first_text, scalar};
+use super::{Asking, Definition, read_input};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "list_streams",
+    title: "List streams",
+    description: "The granted streams, one row for each source, with record counts and freshness. schema says what can be asked of them.",
+    input: || {
+        json!({
+            "type": "object",
+            "properties": {"connection_id": super::connection_input()},
+            "additionalProperties": false,
+        })
+    },
+    output: || super::wrapped(json!({})),
+    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+};
+
+/// Streams in words.
+const MAX_STREAMS: usize = 50;
+
+#[derive(Deserialize)]
+struct Input {
+    connection_id: Option<String>,
+}
+
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
+    let input: Input = read_input(given)?;
+    if let Some(connection) = &input.connection_id {
+        check_name("connection_id", connection)?;
+    }
+    let ask = Ask::at(&["v1", "streams"]).with("connection_id", input.connection_id.as_deref());
+    let answer = asking.provider.read(&ask).await?;
+    let rows = answer.body["data"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let mut text = format!("PDPP streams: {} stream(s)", rows.len());
+    for row in rows.iter().take(MAX_STREAMS) {
+        let _ = write!(text, "\nstream name={}", scalar(&row["name"]));
+        for (name, names) in [
+            ("connection_id", &["connection_id"][..]),
+            ("connector_key", &["connector_key", "connector_id"]),
+            ("display_name", &["display_name"]),
+        ] {
+            if let Some(value) = first_text(row, names) {
+                let _ = write!(text, " {name}={}", scalar(&json!(value)));
+            }
+        }
+        if let Some(count) = row["record_count"].as_i64() {
+            let _ = write!(text, " record_count={count}");
+        }
+    }
+    if rows.len() > MAX_STREAMS {
+        let _ = write!(text, "\nmore_streams={}", rows.len() - MAX_STREAMS);
+    }
+    let structured = json!({
+        "data": answer.body,
+        "provider_url": asking.provider.url(),
+        "request_id": answer.request_id,
+    });
+    let reply = asking.reply(text.clone(), structured, &[]);
+    if reply.bytes() <= asking.most_bytes() {
+        return Ok(reply);
+    }
+    // The words say it all but for what is over their limit.
+    let structured = json!({"data": {"object": "list", "stream_count": rows_of(&reply), "see": "schema"}, "provider_url": asking.provider.url()});
+    Ok(asking.reply(text, structured, &[]))
+}
+
+fn rows_of(reply: &Reply) -> usize {
+    let data = reply
+        .structured_content
+        .as_ref()
+        .map(|all| &all["data"]["data"]);
+    data.and_then(Value::as_array).map_or(0, Vec::len)
+}

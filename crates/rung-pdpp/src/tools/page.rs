@@ -1,0 +1,472 @@
+//! A page of records within a budget.
+//!
+//! What fits goes out as the provider gave it. What does not is brought down in an order that costs the reader least: long
+//! texts become previews, each listed with how to read on; then what is said of them is said in fewer words; then
+//! there are fewer records on the page. Names, cursors and short fields are never touched.
+
+use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
+use rung_tool::Reply;
+use serde_json::{Value, json};
+
+use super::Asking;
+use super::binary::is_base64;
+use super::id::{RecordId, WindowId};
+use super::ladder::{Known, Ladder, MAX_RECORDS, identity, is_cut};
+
+/// Code points of a preview, at most.
+const MOST_CHARS: usize = 1_024;
+/// Levels of records within records.
+const MAX_DEPTH: usize = 4;
+/// Members that say once more what another member says.
+const REPEATED: [&str; 1] = ["connector_instance_id"];
+
+/// A page before it is brought within its budget.
+pub(super) struct Page<'a> {
+    pub(super) asking: &'a Asking<'a>,
+    /// What the provider said.
+    pub(super) body: Value,
+    /// Where in it the rows are.
+    pub(super) rows: &'static str,
+    pub(super) known: Known<'a>,
+    pub(super) request_id: Option<String>,
+    /// What the ladder is of.
+    pub(super) kind: &'static str,
+}
+
+/// The words for a page, in so many code points, and the parts of fields that they say go on elsewhere.
+pub(super) type Words<'a> = &'a dyn Fn(&Value, &[Value], usize) -> (String, Vec<WindowId>);
+
+/// How a page is told.
+#[derive(Clone, Copy)]
+struct Manner {
+    text_chars: usize,
+    links: usize,
+    /// Whether everything is said of the first fields that are cut.
+    full: bool,
+    least_chars: usize,
+}
+
+const MANNERS: [Manner; 4] = [
+    Manner {
+        text_chars: 1_792,
+        links: 5,
+        full: true,
+        least_chars: 240,
+    },
+    Manner {
+        text_chars: 1_792,
+        links: 3,
+        full: false,
+        least_chars: 120,
+    },
+    Manner {
+        text_chars: 1_000,
+        links: 2,
+        full: false,
+        least_chars: 48,
+    },
+    Manner {
+        text_chars: 640,
+        links: 1,
+        full: false,
+        least_chars: 16,
+    },
+];
+
+/// Too many records for one reply: so many may fit.
+pub(super) struct TooMany(pub(super) usize);
+
+/// A text of a record that may be cut.
+struct Long<'v> {
+    record: usize,
+    field: &'v str,
+    nested: bool,
+    text: &'v str,
+}
+
+/// The texts of some rows that may be cut, and whose they are.
+#[derive(Default)]
+struct Longs<'v> {
+    records: Vec<(RecordId, &'v Value)>,
+    texts: Vec<Long<'v>>,
+}
+
+impl<'v> Longs<'v> {
+    fn of(rows: &'v [Value], known: Known<'_>) -> Self {
+        let mut longs = Self::default();
+        for row in rows {
+            longs.take(row, known, 0);
+        }
+        longs
+    }
+
+    fn take(&mut self, row: &'v Value, known: Known<'_>, depth: usize) {
+        let Some(id) = identity(row, known) else {
+            return;
+        };
+        let record = self.records.len();
+        self.records.push((id, row));
+        for (field, value) in super::ladder::fields(row) {
+            self.texts_of(record, field, value, false);
+        }
+        if let Some(expanded) = row.get("expanded").filter(|_| depth < MAX_DEPTH) {
+            for row in rows_within(expanded) {
+                self.take(row, Known::default(), depth + 1);
+            }
+        }
+    }
+
+    fn texts_of(&mut self, record: usize, field: &'v str, value: &'v Value, nested: bool) {
+        match value {
+            Value::String(text) if is_cut(text, 0) => self.texts.push(Long {
+                record,
+                field,
+                nested,
+                text,
+            }),
+            Value::Array(items) => {
+                for item in items {
+                    self.texts_of(record, field, item, true);
+                }
+            }
+            Value::Object(members) => {
+                for member in members.values() {
+                    self.texts_of(record, field, member, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn has_binary(&self) -> bool {
+        self.texts.iter().any(|long| is_base64(long.text))
+    }
+
+    /// Bytes that the texts take beyond their quotes, cut to so many code points.
+    fn bytes(&self, chars: usize) -> usize {
+        self.texts
+            .iter()
+            .map(|long| json_string_bytes(&preview(long.text, chars)) - 2)
+            .sum()
+    }
+
+    /// Fields of a record with texts within them that are cut.
+    fn cut_json(&self, record: usize, chars: usize) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for long in self
+            .texts
+            .iter()
+            .filter(|long| long.record == record && long.nested)
+        {
+            if is_cut(long.text, chars) && !names.iter().any(|name| name == long.field) {
+                names.push(long.field.to_owned());
+            }
+        }
+        names
+    }
+
+    /// What is said of the fields that are cut to so many code points.
+    fn ladder(&self, kind: &str, chars: usize, ladder: Ladder<'_>, full: bool) -> Option<Value> {
+        let mut entries = Vec::new();
+        let (mut told, mut brief) = (0, false);
+        for (at, (id, row)) in self.records.iter().enumerate() {
+            let own = |long: &&Long<'_>| long.record == at && is_cut(long.text, chars);
+            let any_cut = self.texts.iter().any(|long| own(&long));
+            if full && told < MAX_RECORDS {
+                let cut_to = (chars < usize::MAX).then_some(chars);
+                let entry = ladder.record(id, row, cut_to, &self.cut_json(at, chars));
+                told += usize::from(entry.is_some());
+                entries.extend(entry);
+                continue;
+            }
+            if !any_cut {
+                continue;
+            }
+            brief = true;
+            let mut entry = json!({"id": id.to_string()});
+            let texts: Vec<Value> = self
+                .texts
+                .iter()
+                .filter(|long| own(long) && !long.nested)
+                .map(|long| json!({"field_path": long.field, "size_chars": long.text.chars().count()}))
+                .collect();
+            if !texts.is_empty() {
+                entry["field_windows"] = texts.into();
+            }
+            let jsons = self.cut_json(at, chars);
+            if !jsons.is_empty() {
+                let listed = jsons.iter().map(|name| json!({"field_path": name}));
+                entry["json_fields"] = listed.collect();
+            }
+            entries.push(entry);
+        }
+        if entries.is_empty() {
+            return None;
+        }
+        let mut all = json!({"kind": kind, "read_tool": "read_record_field"});
+        if brief {
+            // Said once for all that say no more than their names.
+            all["preview_chars"] = json!(chars);
+            all["read"] = json!({
+                "tool": "read_record_field",
+                "args": {"id": "<records[].id>", "field_path": "<field_windows[].field_path>", "offset_chars": chars},
+                "json_fields": {"tool": "fetch", "args": {"id": "<records[].id>", "fields": ["<json_fields[].field_path>"]}},
+            });
+            if !entries
+                .iter()
+                .any(|entry| entry.get("json_fields").is_some())
+                && let Some(read) = all["read"].as_object_mut()
+            {
+                read.shift_remove("json_fields");
+            }
+        }
+        all["records"] = entries.into();
+        Some(all)
+    }
+}
+
+/// Records within a relation that was read along.
+fn rows_within(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(rows_within).collect(),
+        Value::Object(members) if members.contains_key("id") => vec![value],
+        Value::Object(members) => members.values().flat_map(rows_within).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What stands in a text's place.
+pub(super) fn preview(text: &str, chars: usize) -> std::borrow::Cow<'_, str> {
+    if is_base64(text) {
+        return format!("[binary: {} characters of base64]", text.len()).into();
+    }
+    if chars < usize::MAX && is_cut(text, chars) {
+        return super::text::cut(text, chars).into();
+    }
+    text.into()
+}
+
+/// Puts previews in the texts' places.
+fn cut_rows(rows: &mut [Value], known: Known<'_>, chars: usize) {
+    for row in rows {
+        cut_row(row, known, chars, 0);
+    }
+}
+
+pub(super) fn cut_row(row: &mut Value, known: Known<'_>, chars: usize, depth: usize) {
+    if identity(row, known).is_none() {
+        return;
+    }
+    let names: Vec<String> = super::ladder::fields(row)
+        .map(|(name, _)| name.clone())
+        .collect();
+    let enveloped = row.get("data").is_some_and(Value::is_object);
+    if let Some(members) = if enveloped {
+        row.get_mut("data")
+    } else {
+        Some(&mut *row)
+    } {
+        for name in names {
+            cut_texts(&mut members[&name], chars);
+        }
+    }
+    if let Some(expanded) = row.get_mut("expanded").filter(|_| depth < MAX_DEPTH) {
+        cut_within(expanded, chars, depth + 1);
+    }
+}
+
+fn cut_within(value: &mut Value, chars: usize, depth: usize) {
+    match value {
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| cut_within(item, chars, depth)),
+        Value::Object(members) if members.contains_key("id") => {
+            cut_row(value, Known::default(), chars, depth);
+        }
+        Value::Object(members) => {
+            for member in members.values_mut() {
+                cut_within(member, chars, depth);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn cut_texts(value: &mut Value, chars: usize) {
+    match value {
+        Value::String(text) if is_cut(text, 0) => {
+            if let std::borrow::Cow::Owned(preview) = preview(text, chars) {
+                *text = preview;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| cut_texts(item, chars)),
+        Value::Object(members) => members
+            .values_mut()
+            .for_each(|member| cut_texts(member, chars)),
+        _ => {}
+    }
+}
+
+impl Page<'_> {
+    fn ladder(&self) -> Ladder<'_> {
+        Ladder {
+            key: &self.asking.options.key,
+            authority: self.asking.provider.authority(),
+        }
+    }
+
+    fn list(&self) -> &[Value] {
+        let rows = self.body.pointer(self.rows).and_then(Value::as_array);
+        rows.map_or(&[], Vec::as_slice)
+    }
+
+    fn structured(&self, data: Value, ladder: Option<Value>) -> Value {
+        let mut structured = json!({"data": data});
+        if let Some(ladder) = ladder {
+            structured["content_ladder"] = ladder;
+        }
+        structured["provider_url"] = json!(self.asking.provider.url());
+        structured["request_id"] = json!(self.request_id);
+        structured
+    }
+
+    /// The reply, or how many records fewer would fit.
+    pub(super) fn reply(mut self, words: Words<'_>) -> Result<Reply, TooMany> {
+        let (asking, budget) = (self.asking, self.asking.usual_bytes());
+        let longs = Longs::of(self.list(), self.known);
+        let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
+        let binary = longs.has_binary();
+        let (text, windows) = words(&self.body, self.list(), MANNERS[0].text_chars);
+        if binary {
+            self.cut(usize::MAX);
+        }
+        let reply = asking.reply(text, self.structured(Value::Null, ladder), &windows);
+        let around = reply.bytes() - "null".len();
+        if !asking.call.rendering.structured
+            || around + json_bytes(&self.body, Measure::Bare) <= budget
+        {
+            let mut reply = reply;
+            if let Some(structured) = &mut reply.structured_content {
+                structured["data"] = self.body;
+            }
+            return Ok(reply);
+        }
+        self.brought_down(words, budget)
+    }
+
+    fn brought_down(mut self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
+        self.say_once();
+        let rows = self.list().len();
+        let mut found = None;
+        let mut smallest = usize::MAX;
+        {
+            let longs = Longs::of(self.list(), self.known);
+            let body_bytes = json_bytes(&self.body, Measure::Bare) - longs.bytes(usize::MAX);
+            for manner in MANNERS {
+                let (text, windows) = words(&self.body, self.list(), manner.text_chars);
+                let windows = windows.into_iter().take(manner.links).collect::<Vec<_>>();
+                let around = self
+                    .asking
+                    .reply(
+                        text.clone(),
+                        self.structured(Value::Null, Some(Value::Null)),
+                        &windows,
+                    )
+                    .bytes();
+                let ladder =
+                    |chars: usize| longs.ladder(self.kind, chars, self.ladder(), manner.full);
+                // The shorter the previews, the more fields are listed: this is the most that it takes. What is listed in full
+                // has an offset and a cursor that grow by some digits.
+                let slack = 16 * longs.records.len().min(MAX_RECORDS) + 8;
+                let listed = json_bytes(&ladder(manner.least_chars), Measure::Bare) + slack;
+                let size = |chars: usize| around + body_bytes + longs.bytes(chars) + listed;
+                let least = size(manner.least_chars);
+                smallest = smallest.min(least);
+                if least > budget {
+                    continue;
+                }
+                // The longest previews that fit: longer ones never take less room.
+                let (mut low, mut high) = (manner.least_chars, MOST_CHARS);
+                while low < high {
+                    let middle = low.midpoint(high + 1);
+                    if size(middle) <= budget {
+                        low = middle;
+                    } else {
+                        high = middle - 1;
+                    }
+                }
+                found = Some((low, ladder(low), text, windows));
+                break;
+            }
+        }
+        if let Some((chars, ladder, text, windows)) = found {
+            self.cut(chars);
+            let data = std::mem::take(&mut self.body);
+            return Ok(self
+                .asking
+                .reply(text, self.structured(data, ladder), &windows));
+        }
+        if rows > 1 {
+            // What is left of the budget, for records of the size that these have.
+            let shared = json_bytes(&self.body, Measure::Bare)
+                .saturating_sub(json_bytes(&self.list(), Measure::Bare))
+                + 1_200;
+            let each = smallest.saturating_sub(shared) / rows;
+            let try_with = budget.saturating_sub(shared) / each.max(1);
+            return Err(TooMany(try_with.clamp(1, rows - 1)));
+        }
+        Ok(self.one(words))
+    }
+
+    /// One record whose short fields alone are more than the usual budget: as much of it as may be sent at all.
+    fn one(mut self, words: Words<'_>) -> Reply {
+        let manner = MANNERS[2];
+        let (text, windows) = words(&self.body, self.list(), manner.text_chars);
+        let longs = Longs::of(self.list(), self.known);
+        let ladder = longs.ladder(self.kind, manner.least_chars, self.ladder(), true);
+        self.cut(manner.least_chars);
+        let data = std::mem::take(&mut self.body);
+        let around = self
+            .asking
+            .reply(
+                text.clone(),
+                self.structured(Value::Null, ladder.clone()),
+                &windows,
+            )
+            .bytes();
+        let room = Budget::bytes(self.asking.most_bytes().saturating_sub(around));
+        let fitted = fit(&data, &Path::root(), &room);
+        let (data, cuts) = fitted.map_or_else(
+            |_| (json!({}), Vec::new()),
+            |fitted| (fitted.value, fitted.cuts),
+        );
+        let mut structured = self.structured(data, ladder);
+        if !cuts.is_empty() {
+            structured["content_ladder"]["truncations"] = json!(cuts);
+        }
+        self.asking.reply(text, structured, &windows)
+    }
+
+    fn cut(&mut self, chars: usize) {
+        let known = self.known;
+        if let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) {
+            cut_rows(rows, known, chars);
+        }
+    }
+
+    /// Leaves out what says once more what is said elsewhere.
+    fn say_once(&mut self) {
+        if let Some(body) = self.body.as_object_mut() {
+            body.shift_remove("links");
+        }
+        if let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) {
+            for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+                for name in REPEATED {
+                    if row.contains_key("connection_id") {
+                        row.shift_remove(name);
+                    }
+                }
+            }
+        }
+    }
+}

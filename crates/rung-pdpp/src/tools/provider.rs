@@ -1,0 +1,184 @@
+//! Whoever has the records: asked over HTTP, or within this process. Everything is read through it and nothing around it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rung_auth::Permit;
+use rung_fault::{Code, Fault};
+use serde_json::Value;
+
+use super::ask::Ask;
+use super::own::{Own, Reader};
+use super::package::Package;
+use super::refusal::Refusal;
+use super::remote::{Credential, Remote};
+
+/// Bytes of an answer that are taken in.
+pub(super) const MAX_BYTES: usize = 16 << 20;
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) status: u16,
+    pub(super) request_id: Option<String>,
+    pub(super) content: Content,
+}
+
+/// What it holds, by what it says that it holds.
+#[derive(Debug)]
+pub(super) enum Content {
+    Json(Value),
+    Bytes { kind: String, bytes: Bytes },
+}
+
+impl Said {
+    /// An answer in JSON, made here.
+    pub(super) fn json(status: u16, body: Value) -> Self {
+        Self {
+            status,
+            request_id: None,
+            content: Content::Json(body),
+        }
+    }
+
+    /// Takes in an answer's body.
+    pub(super) fn of(
+        status: u16,
+        kind: &str,
+        request_id: Option<String>,
+        bytes: Bytes,
+    ) -> Result<Self, Refusal> {
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        let content = if essence == "application/json" || essence.ends_with("+json") {
+            match serde_json::from_slice(&bytes) {
+                Ok(value) => Content::Json(value),
+                Err(_) if status >= 300 => Content::Bytes {
+                    kind: "text that is no JSON".to_owned(),
+                    bytes,
+                },
+                Err(error) => {
+                    let why =
+                        format!("the provider's answer says that it is JSON, and is not: {error}");
+                    return Err(Refusal::new(Code::SourceFailed, why));
+                }
+            }
+        } else {
+            Content::Bytes {
+                kind: rung_ladder::head(essence, 100).to_owned(),
+                bytes,
+            }
+        };
+        Ok(Self {
+            status,
+            request_id,
+            content,
+        })
+    }
+
+    fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) body: Value,
+    pub(super) request_id: Option<String>,
+}
+
+/// Whoever has the records, for one call.
+pub(super) enum Provider {
+    Remote(Arc<Remote>, Credential),
+    Own(Reader),
+    Package(Package),
+}
+
+impl Provider {
+    /// Where it is, as it is told to others.
+    pub(super) fn url(&self) -> &str {
+        match self {
+            Self::Remote(remote, _) => remote.url(),
+            Self::Own(reader) => reader.url(),
+            Self::Package(package) => package.url(),
+        }
+    }
+
+    /// What cursors are bound to.
+    pub(super) fn authority(&self) -> &str {
+        match self {
+            Self::Remote(_, credential) => &credential.authority,
+            Self::Own(reader) => reader.grant_id(),
+            Self::Package(package) => package.id(),
+        }
+    }
+
+    /// Asks, and takes whatever comes.
+    pub(super) async fn get(&self, ask: &Ask) -> Result<Said, Refusal> {
+        match self {
+            Self::Remote(remote, credential) => remote.get(credential, ask).await,
+            Self::Own(reader) => reader.get(ask).await,
+            Self::Package(package) => package.get(ask).await,
+        }
+    }
+
+    /// Asks for something that is JSON.
+    pub(super) async fn read(&self, ask: &Ask) -> Result<Answer, Refusal> {
+        read(self.get(ask).await?)
+    }
+}
+
+/// An answer that is what was asked for.
+pub(super) fn read(said: Said) -> Result<Answer, Refusal> {
+    if !said.is_success() {
+        return Err(Refusal::of(said));
+    }
+    match said.content {
+        Content::Json(body) => Ok(Answer {
+            body,
+            request_id: said.request_id,
+        }),
+        Content::Bytes { kind, .. } => Err(Refusal::new(
+            Code::SourceFailed,
+            format!(
+                "the provider answered {} with {kind:?}, not with JSON",
+                said.status
+            ),
+        )),
+    }
+}
+
+/// The ways to the records.
+pub(super) enum Providers {
+    Remote(Arc<Remote>),
+    Own(Arc<Own>),
+}
+
+impl Providers {
+    /// Where the records are, as is told to others.
+    pub(super) fn url(&self) -> &str {
+        match self {
+            Self::Remote(remote) => remote.url(),
+            Self::Own(own) => own.url(),
+        }
+    }
+
+    /// Whether there is anything for whoever has this permit.
+    pub(super) async fn has_any(&self, permit: &Permit) -> Result<bool, Fault> {
+        match self {
+            Self::Remote(_) => Ok(true),
+            Self::Own(own) => Ok(!own.members(permit).await?.is_empty()),
+        }
+    }
+
+    /// Whoever has the records that this permit is for.
+    pub(super) async fn of(&self, permit: &Permit) -> Result<Option<Provider>, Refusal> {
+        match self {
+            Self::Remote(remote) => {
+                let credential = remote.credential().await?;
+                Ok(Some(Provider::Remote(remote.clone(), credential)))
+            }
+            Self::Own(own) => own.provider(permit).await,
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! `query_records`: a page of a stream.
+
+use rung_fault::Code;
+use rung_tool::{Pending, Reply};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ask::Ask;
+use super::filter::{expand_limit_pairs, filter_pairs};
+use super::id::{WindowId, check_name};
+use super::ladder::{Known, fields, identity, is_cut};
+use super::page::{Page, TooMany, cut_row};
+use super::refusal::Refusal;
+use super::text::{cut, scalar};
+use super::{Asking, Definition, read_input, window};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "query_records",
+    title: "Query records",
+    description: "One page of a stream's records: 25 unless limit says otherwise, 100 at most; go on with next_cursor. Filter with typed \
+                  objects on fields that schema(stream) allows. For counts and sums call aggregate. Long texts become previews; \
+                  content_ladder says how to read on.",
+    input,
+    output: || super::wrapped(json!({})),
+    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+};
+
+fn input() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    json!({
+        "type": "object",
+        "properties": {
+            "stream": super::stream_input(),
+            "limit": super::limit_input("Records on the page"),
+            "cursor": text("next_cursor of the page before"),
+            "order": text("asc or desc by the stream's cursor field"),
+            "sort": text("[-]cursor_field"),
+            "view": text("A view of the stream, in place of fields"),
+            "changes_since": text("next_changes_since of an earlier page, or \"beginning\""),
+            "count": {"enum": ["none", "estimated", "exact"]},
+            "filter": super::filter_input(),
+            "fields": super::names_input("Only these fields"),
+            "expand": super::names_input("Relations to read along, from expand_capabilities"),
+            "expand_limit": super::expand_limit_input(),
+            "connection_id": super::connection_input(),
+        },
+        "required": ["stream"],
+        "additionalProperties": false,
+    })
+}
+
+#[derive(Deserialize)]
+struct Input {
+    stream: String,
+    limit: Option<u64>,
+    cursor: Option<String>,
+    order: Option<String>,
+    sort: Option<String>,
+    view: Option<String>,
+    changes_since: Option<String>,
+    count: Option<String>,
+    filter: Option<Map<String, Value>>,
+    #[serde(default)]
+    fields: Vec<String>,
+    #[serde(default)]
+    expand: Vec<String>,
+    expand_limit: Option<Map<String, Value>>,
+    connection_id: Option<String>,
+}
+
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
+    let input: Input = read_input(given)?;
+    let stream = check_name("stream", &input.stream)?;
+    if let Some(connection) = &input.connection_id {
+        check_name("connection_id", connection)?;
+    }
+    let filter = filter_pairs(input.filter.as_ref())?;
+    let expand_limit = expand_limit_pairs(input.expand_limit.as_ref())?;
+    let connection = input.connection_id.as_deref();
+    if !input.expand.is_empty() {
+        check_expand(asking, stream, connection, &input.expand).await?;
+    }
+    let ask = Ask::at(&["v1", "streams", stream, "records"])
+        .with("limit", input.limit)
+        .with("cursor", input.cursor)
+        .with("order", input.order)
+        .with("sort", input.sort)
+        .with("view", input.view)
+        .with("changes_since", input.changes_since)
+        .with("count", input.count)
+        .and(filter)
+        .each("fields", &input.fields)
+        .each("expand", &input.expand)
+        .and(expand_limit)
+        .with("connection_id", connection);
+    let known = Known {
+        stream: Some(stream),
+        connection,
+    };
+    let mut limit = None;
+    loop {
+        let ask = match limit {
+            None => ask.clone(),
+            Some(limit) => ask.without("limit").with("limit", Some(limit)),
+        };
+        let answer = asking.provider.read(&ask).await?;
+        let page = Page {
+            asking,
+            rows: rows_at(&answer.body),
+            body: answer.body,
+            known,
+            request_id: answer.request_id,
+            kind: "record_set",
+        };
+        let shortened = limit;
+        let words = |body: &Value, rows: &[Value], max_chars: usize| {
+            words(stream, body, rows, known, shortened, max_chars)
+        };
+        match page.reply(&words) {
+            Ok(reply) => return Ok(reply),
+            // The provider's own cursor then leads on to the records that are left out here.
+            Err(TooMany(fewer)) => limit = Some(fewer),
+        }
+    }
+}
+
+/// Refuses relations of a stream that advertises none, before the records are asked for.
+async fn check_expand(
+    asking: &Asking<'_>,
+    stream: &str,
+    connection: Option<&str>,
+    expand: &[String],
+) -> Result<(), Refusal> {
+    let ask = Ask::at(&["v1", "schema"])
+        .with("view", Some("compact"))
+        .with("stream", Some(stream))
+        .with("connection_id", connection);
+    // Where the schema does not say, the provider decides.
+    let Ok(answer) = asking.provider.read(&ask).await else {
+        return Ok(());
+    };
+    let mut listed = false;
+    for (_, row) in super::schema::streams(super::schema::document(&answer.body)) {
+        if row["name"] != stream {
+            continue;
+        }
+        listed = true;
+        let able = &row["expand_capabilities"];
+        if able.as_array().is_some_and(|able| !able.is_empty())
+            || able.as_object().is_some_and(|able| !able.is_empty())
+        {
+            return Ok(());
+        }
+    }
+    if !listed {
+        return Ok(());
+    }
+    let why = format!(
+        "stream {stream:?} has no advertised expand_capabilities, so {} cannot be read along",
+        expand.join(", ")
+    );
+    Err(Refusal::new(Code::InvalidExpand, why))
+}
+
+/// Where a body has its rows.
+fn rows_at(body: &Value) -> &'static str {
+    let places = ["/records", "/data", "/data/records"];
+    let found = places
+        .into_iter()
+        .find(|place| body.pointer(place).is_some_and(Value::is_array));
+    found.unwrap_or("/data")
+}
+
+/// A member of a body, or of what is told beside it.
+pub(super) fn told<'b>(body: &'b Value, name: &str) -> Option<&'b Value> {
+    let places = [body, &body["meta"], &body["data"]];
+    let found = places.into_iter().find_map(|place| place.get(name));
+    found.filter(|value| !value.is_null())
+}
+
+/// Set aside for the last line.
+const FOOTER_CHARS: usize = 96;
+/// Records in words.
+const MAX_ROWS: usize = 5;
+/// Code points that a record in words gets at least, where there is a choice.
+const ROW_CHARS: usize = 200;
+
+/// A page in words.
+fn words(
+    stream: &str,
+    body: &Value,
+    rows: &[Value],
+    known: Known<'_>,
+    shortened: Option<usize>,
+    max_chars: usize,
+) -> (String, Vec<WindowId>) {
+    let mut text = format!(
+        "records from stream {}: {} record(s).",
+        scalar(&json!(stream)),
+        rows.len()
+    );
+    if told(body, "has_more").is_some_and(|more| *more == true) {
+        text.push_str(" has_more=true.");
+    }
+    let mut handles = Vec::new();
+    for name in ["next_cursor", "next_changes_since"] {
+        if let Some(value) = told(body, name).filter(|value| value.is_string()) {
+            handles.push(format!("{name}={value}"));
+        }
+    }
+    if let Some(count) = told(body, "count")
+        && let (Some(kind), Some(value)) = (count["kind"].as_str(), count["value"].as_i64())
+    {
+        handles.push(format!("count={kind}:{value}"));
+    }
+    if !handles.is_empty() {
+        text.push(' ');
+        text.push_str(&handles.join(" "));
+        text.push('.');
+    }
+    if let Some(limit) = shortened {
+        text.push_str(&format!(
+            " page_shortened=true: {limit} records fit one reply; go on with next_cursor."
+        ));
+    }
+    if rows.is_empty() {
+        return (text, Vec::new());
+    }
+    // As many records as can be told well.
+    let room = max_chars.saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
+    let shown = rows.len().min(MAX_ROWS);
+    let shown = (1..=shown)
+        .rev()
+        .find(|shown| room / shown >= 2 * ROW_CHARS)
+        .unwrap_or(1);
+    text.push_str(&format!(" Showing up to {shown}:"));
+    let (mut cut_any, mut windows) = (false, Vec::new());
+    for (at, row) in rows.iter().take(shown).enumerate() {
+        let (line, cut, own) = row_words(at, row, known, room / shown);
+        text.push('\n');
+        text.push_str(&line);
+        cut_any |= cut;
+        windows.extend(own);
+    }
+    if cut_any && rows.len() > 1 {
+        text.push_str("\nrecord_preview_truncated=true; followup=rerun_limit; machine envelope in structuredContent.data");
+    } else if rows.len() > shown {
+        let more = rows.len() - shown;
+        text.push_str(&format!("\nmore_records={more}; followup=rerun_cursor_or_limit; machine envelope in structuredContent.data"));
+    }
+    (text, windows)
+}
+
+/// A record in words: its fields, and where those that are cut go on.
+fn row_words(
+    at: usize,
+    row: &Value,
+    known: Known<'_>,
+    max_chars: usize,
+) -> (String, bool, Vec<WindowId>) {
+    let id = identity(row, known);
+    let mut slim = row.clone();
+    if let Some(members) = slim.as_object_mut() {
+        for name in ["object", "connector_instance_id", "links"] {
+            members.shift_remove(name);
+        }
+    }
+    cut_row(&mut slim, known, usize::MAX, 0);
+    let whole = format!("record[{at}] {slim}");
+    let shown_chars = whole.chars().count();
+    if shown_chars <= max_chars {
+        return (whole, false, Vec::new());
+    }
+    let long: Vec<(&String, &str)> = fields(row)
+        .filter_map(|(name, value)| Some((name, value.as_str()?)))
+        .filter(|(_, text)| is_cut(text, 0) && !super::binary::is_base64(text))
+        .collect();
+    let (Some(id), Some(longest)) = (id, long.iter().max_by_key(|(_, text)| text.len())) else {
+        return (cut(&whole, max_chars.max(24)), true, Vec::new());
+    };
+    // The way on is told first, and the texts get what is left.
+    let way = |(field, text): (&str, &str), chars: usize, others: &[&str]| {
+        let (size, go_on) = (text.chars().count(), window(&id, field, Some(chars as u64)));
+        let mut way = format!(
+            "continue id={id} field_path={field} chars=0..{chars} of {size} tool=read_record_field offset_chars={chars} uri={}",
+            go_on.uri()
+        );
+        if !others.is_empty() {
+            way.push_str(" more_fields=");
+            way.push_str(&others.join(","));
+        }
+        (way, go_on)
+    };
+    let names: Vec<&str> = long.iter().map(|(name, _)| name.as_str()).collect();
+    let reserved = way((longest.0, longest.1), 1_000, &names).0.chars().count() + 2;
+    let room = max_chars.saturating_sub(reserved).max(24);
+    let texts: usize = long
+        .iter()
+        .map(|(_, text)| escaped_chars(text, usize::MAX))
+        .sum();
+    let around = shown_chars.saturating_sub(texts);
+    let (mut low, mut high) = (24_usize, 1_024_usize);
+    while low < high {
+        let middle = low.midpoint(high + 1);
+        let texts: usize = long
+            .iter()
+            .map(|(_, text)| escaped_chars(text, middle))
+            .sum();
+        if around + texts > room {
+            high = middle - 1;
+        } else {
+            low = middle;
+        }
+    }
+    cut_row(&mut slim, known, low, 0);
+    let line = cut(&format!("record[{at}] {slim}"), room);
+    let mut cut_fields = long.iter().filter(|(_, text)| is_cut(text, low));
+    let Some((field, text)) = cut_fields.next() else {
+        return (line, true, Vec::new());
+    };
+    let others: Vec<&str> = cut_fields.map(|(name, _)| name.as_str()).collect();
+    let (way, go_on) = way((field, text), low, &others);
+    (format!("{line}\n{way}"), true, vec![go_on])
+}
+
+/// Code points that a text takes in JSON, cut to so many.
+fn escaped_chars(text: &str, chars: usize) -> usize {
+    let cut = chars < usize::MAX && is_cut(text, chars);
+    let shown = text.chars().take(if cut { chars } else { usize::MAX });
+    let escaped = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        c if c < ' ' => 6,
+        _ => 1,
+    };
+    shown.map(escaped).sum::<usize>() + usize::from(cut)
+}

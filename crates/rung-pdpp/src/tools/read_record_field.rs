@@ -1,0 +1,557 @@
+//! `read_record_field`: a part of a long field, and how to read on from there.
+
+use rung_fault::{Code, Fault};
+use rung_ladder::{Binding, Unread, head, json_string_bytes, limits};
+use rung_tool::{Pending, Reply};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::id::{RecordId, Selector, WindowId, check_name};
+use super::ladder::Ladder;
+use super::refusal::Refusal;
+use super::{Asking, Definition, read_input};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "read_record_field",
+    title: "Read record field",
+    description: "A bounded window of one text field: 4096 characters unless limit_chars says otherwise. Name the record by id, or by connection_id + stream + \
+                  record_id. Go on with cursor; or choose offset_chars, or q with before_chars and after_chars around its first match.",
+    input,
+    output,
+    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+};
+
+fn input() -> Value {
+    let text = json!({"type": "string", "minLength": 1});
+    let context = json!({"type": "integer", "minimum": 0, "maximum": limits::CONTEXT_CHARS_MAX});
+    json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "minLength": 1, "description": "Record id as search or query_records gave it"},
+            "connection_id": text,
+            "stream": text,
+            "record_id": text,
+            "field_path": {"type": "string", "minLength": 1, "description": "Field name"},
+            "cursor": {"type": "string", "description": "next_cursor or previous_cursor; goes with limit_chars alone"},
+            "offset_chars": {"type": "integer", "minimum": 0},
+            "limit_chars": {"type": "integer", "minimum": 1, "maximum": limits::WINDOW_CHARS_MAX},
+            "q": {"type": "string", "description": "Text to centre the window on"},
+            "before_chars": context,
+            "after_chars": context,
+        },
+        "required": ["field_path"],
+        "additionalProperties": false,
+    })
+}
+
+fn output() -> Value {
+    let (text, number) = (json!({"type": "string"}), json!({"type": "integer"}));
+    let maybe = json!({"type": ["string", "null"]});
+    let closed = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+    let mut found = closed(
+        json!({"q": text, "start_chars": number, "end_chars": number}),
+        &[],
+    );
+    found["type"] = json!(["object", "null"]);
+    json!({
+        "type": "object",
+        "properties": {
+            "record": closed(
+                json!({"id": text, "connection_id": text, "stream": text, "record_id": text}),
+                &["id", "connection_id", "stream", "record_id"],
+            ),
+            "field": closed(
+                json!({"path": text, "mime_type": text, "text_like": {"type": "boolean"}, "size_chars": number, "digest": text}),
+                &["path", "text_like"],
+            ),
+            "window": closed(
+                json!({
+                    "text": text, "start_chars": number, "end_chars": number, "limit_chars": number,
+                    "complete": {"type": "boolean"}, "next_cursor": maybe, "previous_cursor": maybe, "match": found,
+                }),
+                &["text", "start_chars", "end_chars", "limit_chars", "complete"],
+            ),
+            "resource": closed(json!({"uri": text, "next_uri": maybe, "previous_uri": maybe}), &[]),
+            "error": {"type": "object"}, "provider_url": text, "http_status": number, "request_id": maybe,
+        },
+        "additionalProperties": false,
+        "anyOf": [{"required": ["record", "field", "window"]}, {"required": ["error"]}],
+    })
+}
+
+#[derive(Deserialize)]
+struct Input {
+    id: Option<String>,
+    connection_id: Option<String>,
+    stream: Option<String>,
+    record_id: Option<String>,
+    field_path: String,
+    #[serde(flatten)]
+    selector: Selector,
+}
+
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
+    let input: Input = read_input(given)?;
+    let record = record(&input)?;
+    let asked = WindowId {
+        record,
+        field: input.field_path,
+        selector: input.selector,
+    };
+    let window = Window::read(asking, asked).await?;
+    Ok(window.reply(asking))
+}
+
+fn selector_fault(why: &str) -> Fault {
+    Fault::new(Code::InvalidFieldWindowSelector, why.to_owned()).with_hint(
+        "name the record by `id`, and the part by one of cursor, offset_chars or q; with none of them it begins at the beginning",
+    )
+}
+
+/// Which record is meant: by its id, or by all its parts.
+fn record(input: &Input) -> Result<RecordId, Fault> {
+    let parts = [&input.connection_id, &input.stream, &input.record_id];
+    match (&input.id, parts) {
+        (Some(_), parts) if parts.iter().any(|part| part.is_some()) => Err(selector_fault(
+            "`id` is exclusive with explicit `connection_id`, `stream`, and `record_id`",
+        )),
+        (Some(id), _) => RecordId::parse(id),
+        (None, [Some(connection), Some(stream), Some(record)]) => {
+            check_name("record_id", &record.replace('/', "_"))?;
+            RecordId::new(Some(connection.clone()), stream.clone(), record.clone())
+        }
+        (None, [None, Some(_), Some(_)]) => Err(selector_fault(
+            "an explicit record must include connection_id",
+        )),
+        _ => Err(selector_fault(
+            "requires either `id` + `field_path`, or `connection_id` + `stream` + `record_id` + `field_path`",
+        )),
+    }
+}
+
+/// Refuses a part that is named in two ways.
+fn check(asked: &WindowId) -> Result<(), Fault> {
+    let Selector {
+        cursor,
+        offset_chars,
+        limit_chars,
+        q,
+        before_chars,
+        after_chars,
+    } = &asked.selector;
+    let around = before_chars.is_some() || after_chars.is_some();
+    if cursor.is_some() && q.is_some() {
+        return Err(selector_fault(
+            "`q` is exclusive with `cursor` and `offset_chars`",
+        ));
+    }
+    if cursor.is_some() && (offset_chars.is_some() || around) {
+        return Err(selector_fault(
+            "`cursor` is exclusive with `offset_chars`, `q`, `before_chars` and `after_chars`",
+        ));
+    }
+    if q.is_some() && offset_chars.is_some() {
+        return Err(selector_fault(
+            "`q` is exclusive with `cursor` and `offset_chars`",
+        ));
+    }
+    if q.is_none() && around {
+        return Err(selector_fault(
+            "`before_chars` and `after_chars` require `q`",
+        ));
+    }
+    // Addresses are checked by nobody else.
+    let most = |value: &Option<u64>, most| value.is_none_or(|value| value <= most);
+    let sound = most(limit_chars, limits::WINDOW_CHARS_MAX)
+        && *limit_chars != Some(0)
+        && most(before_chars, limits::CONTEXT_CHARS_MAX)
+        && most(after_chars, limits::CONTEXT_CHARS_MAX);
+    if !sound {
+        return Err(selector_fault(
+            "limit_chars, before_chars or after_chars is out of range",
+        ));
+    }
+    if asked.field.is_empty()
+        || asked.field.contains(['/', '\\', '\0'])
+        || asked.field.contains("..")
+    {
+        return Err(Fault::new(
+            Code::InvalidArguments,
+            "field_path contains invalid characters",
+        ));
+    }
+    Ok(())
+}
+
+/// A part of a field.
+pub(super) struct Window {
+    record: RecordId,
+    field: String,
+    mime_type: Option<String>,
+    size: Option<u64>,
+    digest: Option<String>,
+    text: String,
+    start: u64,
+    limit: u64,
+    matched: Option<(String, u64, u64)>,
+    /// Its own address.
+    uri: String,
+    /// Whether whoever asked said how long it is to be.
+    sized: bool,
+}
+
+/// How long it is that the provider has it, where it says nothing of what it is.
+fn revision(size: Option<u64>) -> String {
+    size.map_or_else(String::new, |size| format!("size:{size}"))
+}
+
+impl Window {
+    /// Reads a part from the provider.
+    pub(super) async fn read(asking: &Asking<'_>, asked: WindowId) -> Result<Self, Refusal> {
+        check(&asked)?;
+        let selector = &asked.selector;
+        let opened = match &selector.cursor {
+            None => None,
+            Some(cursor) => Some(open(asking, &asked, cursor)?),
+        };
+        let (offset, limit) = match &opened {
+            Some(Opened::Sealed(unread)) => {
+                let position = &unread.position;
+                (
+                    Some(position.offset),
+                    selector.limit_chars.unwrap_or(position.limit_chars),
+                )
+            }
+            Some(Opened::Plain(offset)) => (
+                Some(*offset),
+                selector.limit_chars.unwrap_or(limits::WINDOW_CHARS),
+            ),
+            None => (
+                selector.offset_chars,
+                selector.limit_chars.unwrap_or(limits::WINDOW_CHARS),
+            ),
+        };
+        let ask = asked
+            .record
+            .ask(&["field-window"])
+            .with("field", Some(&asked.field));
+        let ask = match &selector.q {
+            Some(q) => ask
+                .with("q", Some(q))
+                .with(
+                    "before_chars",
+                    Some(selector.before_chars.unwrap_or(limits::CONTEXT_CHARS)),
+                )
+                .with(
+                    "after_chars",
+                    Some(selector.after_chars.unwrap_or(limits::CONTEXT_CHARS)),
+                )
+                .with("limit_chars", selector.limit_chars),
+            None => ask
+                .with("offset_chars", Some(offset.unwrap_or(0)))
+                .with("limit_chars", Some(limit)),
+        };
+        let body = asking.provider.read(&ask).await?.body;
+        let window = Self::of(asked, &body, limit)?;
+        if let Some(Opened::Sealed(unread)) = &opened {
+            let binding = window.binding(asking);
+            let checked = unread.check(
+                &asking.options.key,
+                &Binding {
+                    digest: &window.revision(),
+                    ..binding.view()
+                },
+            );
+            checked.map_err(|_| {
+                let why = format!(
+                    "field {:?} of {} has changed since this cursor was given",
+                    window.field, window.record
+                );
+                Fault::new(Code::StaleCursor, why)
+                    .with_hint("read the field from its beginning again, without a cursor")
+            })?;
+        }
+        Ok(window)
+    }
+
+    fn of(asked: WindowId, body: &Value, limit: u64) -> Result<Self, Refusal> {
+        let told = if body["window"].is_object() {
+            body
+        } else {
+            &body["data"]
+        };
+        let window = &told["window"];
+        let odd = |what: &str| {
+            Refusal::new(
+                Code::SourceFailed,
+                format!("the provider's window says no {what}"),
+            )
+        };
+        let text = window["text"]
+            .as_str()
+            .ok_or_else(|| odd("text"))?
+            .to_owned();
+        let start = window["start_chars"]
+            .as_u64()
+            .ok_or_else(|| odd("start_chars"))?;
+        let matched = match (
+            window["match_start_chars"].as_u64(),
+            window["match_end_chars"].as_u64(),
+            &asked.selector.q,
+        ) {
+            (Some(start), Some(end), Some(q)) => Some((q.clone(), start, end)),
+            _ => None,
+        };
+        let mut record = asked.record.clone();
+        let connection = told["connection_id"].as_str().map(str::to_owned);
+        record.connection = record.connection.or(connection);
+        let limit = window["limit_chars"].as_u64().unwrap_or(limit);
+        Ok(Self {
+            uri: asked.uri(),
+            sized: asked.selector.limit_chars.is_some() || asked.selector.q.is_some(),
+            record,
+            field: asked.field,
+            mime_type: told["field"]["mime_type"]
+                .as_str()
+                .map(|kind| head(kind, 100).to_owned()),
+            size: window["total_chars"].as_u64(),
+            digest: told["field"]["digest"]
+                .as_str()
+                .map(|digest| head(digest, 200).to_owned()),
+            text,
+            start,
+            limit,
+            matched,
+        })
+    }
+
+    fn revision(&self) -> String {
+        self.digest.clone().unwrap_or_else(|| revision(self.size))
+    }
+
+    fn binding(&self, asking: &Asking<'_>) -> Bound {
+        Bound {
+            subject: self.record.to_string(),
+            field: self.field.clone(),
+            grant: asking.provider.authority().to_owned(),
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.text.chars().count() as u64
+    }
+
+    fn is_last(&self) -> bool {
+        self.size
+            .map_or(self.text.is_empty(), |size| self.end() >= size)
+    }
+
+    /// As programs are told.
+    fn structured(&self, asking: &Asking<'_>) -> Value {
+        let ladder = Ladder {
+            key: &asking.options.key,
+            authority: asking.provider.authority(),
+        };
+        let revision = self.revision();
+        let cursor = |offset: u64, limit: u64| {
+            ladder.cursor(&self.record, &self.field, &revision, offset, limit)
+        };
+        let next = (!self.is_last()).then(|| cursor(self.end(), self.limit));
+        let back = self.start.min(self.limit);
+        let previous = (self.start > 0).then(|| cursor(self.start - back, back.max(1)));
+        let uri = |cursor: &Option<String>| {
+            cursor.as_ref().map(|cursor| {
+                WindowId {
+                    record: self.record.clone(),
+                    field: self.field.clone(),
+                    selector: Selector {
+                        cursor: Some(cursor.clone()),
+                        ..Selector::default()
+                    },
+                }
+                .uri()
+            })
+        };
+        let mut field = json!({"path": self.field});
+        if let Some(kind) = &self.mime_type {
+            field["mime_type"] = json!(kind);
+        }
+        field["text_like"] = json!(true);
+        if let Some(size) = self.size {
+            field["size_chars"] = json!(size);
+        }
+        if let Some(digest) = &self.digest {
+            field["digest"] = json!(digest);
+        }
+        json!({
+            "record": {
+                "id": self.record.to_string(),
+                "connection_id": self.record.connection.as_deref().unwrap_or_default(),
+                "stream": self.record.stream,
+                "record_id": self.record.record,
+            },
+            "field": field,
+            "window": {
+                "text": self.text,
+                "start_chars": self.start,
+                "end_chars": self.end(),
+                "limit_chars": self.limit,
+                "complete": self.start == 0 && self.size == Some(self.end()),
+                "next_cursor": next,
+                "previous_cursor": previous,
+                "match": self.matched.as_ref().map(|(q, start, end)| json!({"q": q, "start_chars": start, "end_chars": end})),
+            },
+            "resource": {"uri": self.uri, "next_uri": uri(&next), "previous_uri": uri(&previous)},
+        })
+    }
+
+    /// Cuts the text so that a reply of `around` bytes and as many copies of it fits.
+    fn fit(&mut self, room: usize, copies: usize) {
+        let mut taken = 0;
+        let mut buffer = [0; 4];
+        let fits = |c: char| {
+            taken += (json_string_bytes(c.encode_utf8(&mut buffer)) - 2) * copies;
+            taken <= room
+        };
+        let kept: usize = self
+            .text
+            .chars()
+            .take_while({
+                let mut fits = fits;
+                move |c| fits(*c)
+            })
+            .map(char::len_utf8)
+            .sum();
+        // A window that shows nothing leads nowhere.
+        let first = self.text.chars().next().map_or(0, char::len_utf8);
+        self.text.truncate(kept.max(first));
+    }
+
+    fn reply(mut self, asking: &Asking<'_>) -> Reply {
+        let budget = if self.sized {
+            asking.most_bytes()
+        } else {
+            asking.usual_bytes()
+        };
+        let reply = self.made(asking);
+        if reply.bytes() <= budget {
+            return reply;
+        }
+        let copies = 1 + usize::from(asking.call.rendering.structured);
+        let own = (json_string_bytes(&self.text) - 2) * copies;
+        // Where it ends is told with its own cursor, which the whole may not have had.
+        let around = reply.bytes() - own + 700;
+        self.fit(budget.saturating_sub(around), copies);
+        self.made(asking)
+    }
+
+    fn made(&self, asking: &Asking<'_>) -> Reply {
+        let structured = self.structured(asking);
+        let text = self.words(&structured);
+        let link = WindowId {
+            record: self.record.clone(),
+            field: self.field.clone(),
+            selector: Selector {
+                offset_chars: Some(self.start),
+                limit_chars: Some(self.limit.clamp(1, limits::WINDOW_CHARS_MAX)),
+                ..Selector::default()
+            },
+        };
+        asking.reply(text, structured, &[link])
+    }
+
+    /// As models are told: a line of JSON, the next call, then the text.
+    fn words(&self, structured: &Value) -> String {
+        let window = &structured["window"];
+        let header = json!({
+            "id": structured["record"]["id"], "field_path": self.field,
+            "start_chars": self.start, "end_chars": self.end(), "size_chars": self.size,
+            "complete": window["complete"], "next_cursor": window["next_cursor"], "previous_cursor": window["previous_cursor"],
+        });
+        let mut text = header.to_string();
+        if let Some(cursor) = window["next_cursor"].as_str() {
+            let args = json!({"id": structured["record"]["id"], "field_path": self.field, "cursor": cursor});
+            text.push_str("\nnext read_record_field args=");
+            text.push_str(&args.to_string());
+        }
+        text.push('\n');
+        text.push_str(&self.text);
+        text
+    }
+
+    /// As a resource: the text, and beside it everything else.
+    pub(super) fn resource(mut self, asking: &Asking<'_>, around: usize) -> (String, Value) {
+        let budget = if self.sized {
+            asking.most_bytes()
+        } else {
+            asking.usual_bytes()
+        };
+        let told = |window: &Self| {
+            let mut told = window.structured(asking);
+            if let Some(window) = told["window"].as_object_mut() {
+                window.shift_remove("text");
+            }
+            told
+        };
+        let beside = told(&self).to_string().len() + around + 900;
+        // Cut where the tool's reply is cut, so that both are the same part.
+        let copies = 1 + usize::from(asking.call.rendering.structured);
+        let reply = self.made(asking);
+        if reply.bytes() > budget {
+            let own = (json_string_bytes(&self.text) - 2) * copies;
+            let around = reply.bytes() - own + 700;
+            self.fit(budget.saturating_sub(around), copies);
+        }
+        self.fit(asking.most_bytes().saturating_sub(beside), 1);
+        let told = told(&self);
+        (self.text, told)
+    }
+}
+
+/// What a cursor of a window is bound to.
+struct Bound {
+    subject: String,
+    field: String,
+    grant: String,
+}
+
+impl Bound {
+    fn view(&self) -> Binding<'_> {
+        Binding {
+            subject: &self.subject,
+            field: &self.field,
+            digest: "",
+            grant: &self.grant,
+        }
+    }
+}
+
+enum Opened {
+    Sealed(Unread),
+    /// Other adapters have numbers for cursors.
+    Plain(u64),
+}
+
+/// Opens a cursor, before anybody is asked: it must have been given for this field of this record, under this grant.
+fn open(asking: &Asking<'_>, asked: &WindowId, cursor: &str) -> Result<Opened, Fault> {
+    if !cursor.is_empty() && cursor.len() <= 15 && cursor.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Ok(Opened::Plain(cursor.parse().unwrap_or(0)));
+    }
+    let subject = asked.record.to_string();
+    let binding = Binding {
+        subject: &subject,
+        field: &asked.field,
+        digest: "",
+        grant: asking.provider.authority(),
+    };
+    let opened = asking.options.key.open_unread(cursor, &binding);
+    opened.map(Opened::Sealed).map_err(|_| {
+        let why = format!(
+            "the cursor was not given for field {:?} of {subject} under this grant",
+            asked.field
+        );
+        Fault::new(Code::InvalidCursor, why)
+            .with_hint("read the field from its beginning, without a cursor")
+    })
+}

@@ -1,0 +1,219 @@
+//! A provider elsewhere, asked over HTTP with the token that is kept for it. The token goes there and nowhere else: it is
+//! not taken along to another address, and not shown in anything that comes back.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use data_encoding::HEXLOWER;
+use reqwest::{Client, header, redirect};
+use rung_auth::Secret;
+use rung_fault::{Code, Fault};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::ask::Ask;
+use super::provider::{Content, MAX_BYTES, Said};
+use super::refusal::Refusal;
+use crate::connect::{Cache, fresh};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Tokens that are shorter than this are not looked for in answers: they would be found in every word.
+const MIN_TOKEN_BYTES: usize = 8;
+
+/// A provider elsewhere.
+pub(super) struct Remote {
+    url: String,
+    cache: Cache,
+    client: OnceLock<Client>,
+    patience: Duration,
+}
+
+/// What the provider is shown, and what cursors are bound to.
+pub(super) struct Credential {
+    token: Secret<String>,
+    pub(super) authority: String,
+}
+
+impl Remote {
+    pub(super) fn new(url: String, cache: Cache) -> Self {
+        Self {
+            url,
+            cache,
+            client: OnceLock::new(),
+            patience: PATIENCE,
+        }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The token that is kept, or the next one where that ends soon.
+    pub(super) async fn credential(&self) -> Result<Credential, Fault> {
+        let kept = fresh(&self.cache, &self.url).await?.credential;
+        let authority = kept.grant_id.unwrap_or_else(|| {
+            let digest = Sha256::digest(kept.access_token.as_bytes());
+            format!("token:{}", HEXLOWER.encode(&digest))
+        });
+        Ok(Credential {
+            token: Secret::new(kept.access_token),
+            authority,
+        })
+    }
+
+    /// Made when it is first needed: what reads certificates takes its time.
+    fn client(&self) -> Result<&Client, Fault> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let _first_one_counts = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .timeout(self.patience)
+            .tcp_nodelay(true)
+            .user_agent(concat!("rung/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    pub(super) async fn get(&self, credential: &Credential, ask: &Ask) -> Result<Said, Refusal> {
+        let failed = |error: reqwest::Error| {
+            let why = if error.is_timeout() {
+                format!("no answer within {} seconds", self.patience.as_secs())
+            } else {
+                // The address may hold what was asked, and the cause is what tells.
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                cause.unwrap_or_else(|| error.without_url().to_string())
+            };
+            let why = format!("{} could not be asked: {why}", self.url);
+            Fault::new(Code::SourceUnavailable, why)
+                .with_hint("see that the provider runs, then make the call again")
+        };
+        let url = format!("{}{}", self.url, ask.target());
+        let request = self
+            .client()?
+            .get(url)
+            .header(header::ACCEPT, "application/json")
+            .bearer_auth(credential.token.expose());
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status().as_u16();
+        let text = |name: &str| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(rung_ladder::head(value, 200).to_owned())
+        };
+        let kind = text("content-type").unwrap_or_default();
+        let request_id = text("request-id").or_else(|| text("x-request-id"));
+        let bytes = body(&mut response).await.map_err(|error| match error {
+            Unread::TooLong => {
+                let why = format!("the provider's answer is longer than {MAX_BYTES} bytes");
+                Fault::new(Code::SourceFailed, why)
+                    .with_hint("ask for less: a smaller limit, or fewer fields")
+            }
+            Unread::Broken(error) => failed(error),
+        })?;
+        let mut said = Said::of(status, &kind, request_id, bytes)?;
+        conceal(&mut said, credential.token.expose());
+        Ok(said)
+    }
+}
+
+enum Unread {
+    TooLong,
+    Broken(reqwest::Error),
+}
+
+async fn body(response: &mut reqwest::Response) -> Result<Bytes, Unread> {
+    let announced = response.content_length().unwrap_or(0);
+    if announced > MAX_BYTES as u64 {
+        return Err(Unread::TooLong);
+    }
+    let mut all = BytesMut::with_capacity(usize::try_from(announced).unwrap_or(0));
+    while let Some(piece) = response.chunk().await.map_err(Unread::Broken)? {
+        if all.len() + piece.len() > MAX_BYTES {
+            return Err(Unread::TooLong);
+        }
+        all.extend_from_slice(&piece);
+    }
+    Ok(all.freeze())
+}
+
+/// Takes the token out of an answer in which a provider repeats it.
+fn conceal(said: &mut Said, token: &str) {
+    if token.len() < MIN_TOKEN_BYTES {
+        return;
+    }
+    let finder = memchr::memmem::Finder::new(token);
+    if said
+        .request_id
+        .as_ref()
+        .is_some_and(|id| finder.find(id.as_bytes()).is_some())
+    {
+        said.request_id = None;
+    }
+    match &mut said.content {
+        Content::Json(value) => conceal_in(value, &finder, token),
+        Content::Bytes { kind, bytes } => {
+            if finder.find(kind.as_bytes()).is_some() {
+                kind.clear();
+            }
+            if finder.find(bytes).is_some() {
+                *bytes = Bytes::new();
+            }
+        }
+    }
+}
+
+fn conceal_in(value: &mut Value, finder: &memchr::memmem::Finder<'_>, token: &str) {
+    const SHOWN: &str = "[token]";
+    match value {
+        Value::String(text) => {
+            if finder.find(text.as_bytes()).is_some() {
+                *text = text.replace(token, SHOWN);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                conceal_in(item, finder, token);
+            }
+        }
+        Value::Object(members) => {
+            let named = |name: &String| finder.find(name.as_bytes()).is_some();
+            if members.keys().any(named) {
+                let old = std::mem::take(members);
+                members.extend(
+                    old.into_iter()
+                        .map(|(name, value)| (name.replace(token, SHOWN), value)),
+                );
+            }
+            for (_, member) in members {
+                conceal_in(member, finder, token);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_token_that_comes_back_is_not_shown() {
+        let body = br#"{"a":"x s3cret-t\u006fken y","s3cret-token":[{"b":"s3cret-token"}]}"#;
+        let id = Some("req-s3cret-token".to_owned());
+        let mut said = Said::of(200, "application/json", id, Bytes::from_static(body)).unwrap();
+        conceal(&mut said, "s3cret-token");
+        let Content::Json(value) = said.content else {
+            panic!("it is JSON");
+        };
+        assert_eq!(
+            value,
+            json!({"a": "x [token] y", "[token]": [{"b": "[token]"}]})
+        );
+        assert_eq!(said.request_id, None);
+    }
+}

@@ -1,0 +1,225 @@
+//! The same data by address: `pdpp://stream/…`, `pdpp://record/…`, `pdpp://field-window/…`.
+
+use rung_auth::Permit;
+use rung_fault::{Code, Fault};
+use rung_ladder::json_string_bytes;
+use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
+use serde_json::{Value, json};
+
+use super::ask::Ask;
+use super::id::{Address, RecordId};
+use super::ladder::{Known, Ladder};
+use super::page::cut_row;
+use super::read_record_field::Window;
+use super::refusal::Refusal;
+use super::{Asking, Tools};
+
+const STREAM: &str = "pdpp://stream/{name}";
+const RECORD: &str = "pdpp://record/{handle}";
+const WINDOW: &str = "pdpp://field-window/{handle}";
+const JSON: &str = "application/json";
+
+impl ResourceSource for Tools {
+    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+        // They are named by results, one by one.
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn templates(&self) -> Vec<TemplateCard> {
+        let card =
+            |template: &str, name: &str, title: &str, kind: &str, description: &str| TemplateCard {
+                uri_template: template.to_owned(),
+                name: name.to_owned(),
+                title: Some(title.to_owned()),
+                description: Some(description.to_owned()),
+                mime_type: Some(kind.to_owned()),
+            };
+        vec![
+            card(
+                STREAM,
+                "pdpp-stream",
+                "A stream",
+                JSON,
+                "What a granted stream holds.",
+            ),
+            card(
+                RECORD,
+                "pdpp-record",
+                "A record",
+                JSON,
+                "A record, by the handle or id that a result gave. Long texts are cut and say where they go on.",
+            ),
+            card(
+                WINDOW,
+                "pdpp-field-window",
+                "Part of a field",
+                "text/plain",
+                "Part of a field of a record. What comes next is at the address that comes along.",
+            ),
+        ]
+    }
+
+    fn read<'a>(
+        &'a self,
+        call: &'a Call,
+        uri: &'a str,
+    ) -> Pending<'a, Result<Option<Vec<Contents>>, Fault>> {
+        Box::pin(async move {
+            let Some(address) = Address::parse(uri) else {
+                return Ok(None);
+            };
+            let address = address?;
+            let asking = match self.asking(call).await {
+                Ok(Some(asking)) => asking,
+                Ok(None) => return Ok(None),
+                Err(refusal) => {
+                    return Ok(Some(vec![refused(&refusal, uri, self.providers.url())]));
+                }
+            };
+            let read = match address {
+                Address::Stream(name) => stream(&asking, uri, &name).await,
+                Address::Record(id) => record(&asking, uri, id).await,
+                Address::Window(window) => match Window::read(&asking, window).await {
+                    Ok(window) => Ok(windowed(&asking, uri, window)),
+                    Err(refusal) => Err(refusal),
+                },
+            };
+            match read {
+                Ok(contents) => Ok(Some(contents)),
+                // What is wrong with the address itself is not what the provider says of it.
+                Err(Refusal::Ours(fault)) if fault.code() == Code::InvalidFieldWindowSelector => {
+                    Err(fault)
+                }
+                Err(refusal) => Ok(Some(vec![refused(&refusal, uri, self.providers.url())])),
+            }
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        permit: &'a Permit,
+        template: &'a str,
+        partial: Partial<'a>,
+    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+        Box::pin(async move {
+            if ![STREAM, RECORD, WINDOW].contains(&template) {
+                return Ok(None);
+            }
+            if template != STREAM {
+                return Ok(Some(Vec::new()));
+            }
+            let call = Call::new(permit.clone());
+            let Ok(Some(asking)) = self.asking(&call).await else {
+                return Ok(Some(Vec::new()));
+            };
+            let ask = Ask::at(&["v1", "schema"]).with("view", Some("compact"));
+            let Ok(answer) = asking.provider.read(&ask).await else {
+                return Ok(Some(Vec::new()));
+            };
+            let document = super::schema::document(&answer.body);
+            let names = super::schema::streams(document);
+            let mut names: Vec<String> = names
+                .iter()
+                .filter_map(|(_, row)| row["name"].as_str())
+                .filter(|name| name.starts_with(partial.value))
+                .map(str::to_owned)
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            Ok(Some(names))
+        })
+    }
+}
+
+fn contents(uri: &str, body: &Value) -> Contents {
+    Contents {
+        uri: uri.to_owned(),
+        mime_type: Some(JSON.to_owned()),
+        text: Some(format!("{body:#}")),
+        ..Contents::default()
+    }
+}
+
+fn refused(refusal: &Refusal, uri: &str, provider_url: &str) -> Contents {
+    let mut body = refusal.body(provider_url);
+    body["provider_url"] = json!(provider_url);
+    contents(uri, &body)
+}
+
+async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Contents>, Refusal> {
+    let answer = asking
+        .provider
+        .read(&Ask::at(&["v1", "streams", name]))
+        .await?;
+    let whole = contents(uri, &answer.body);
+    if bytes(&whole) <= asking.most_bytes() {
+        return Ok(vec![whole]);
+    }
+    let why = "what is said of the stream is larger than a reply may be";
+    Err(Fault::new(Code::ResultTooLarge, why)
+        .with_hint("call schema with the stream")
+        .into())
+}
+
+async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Contents>, Refusal> {
+    let mut body = asking.provider.read(&id.ask(&[])).await?.body;
+    let known = Known {
+        stream: Some(&id.stream),
+        connection: id.connection.as_deref(),
+    };
+    let id = super::ladder::identity(&body, known).unwrap_or_else(|| id.clone());
+    let ladder = Ladder {
+        key: &asking.options.key,
+        authority: asking.provider.authority(),
+    };
+    let original = body.clone();
+    for chars in [usize::MAX, 2_048, 512, 96, 24] {
+        body.clone_from(&original);
+        let cut_to = (chars < usize::MAX).then_some(chars);
+        let told = ladder.record(&id, &original, cut_to, &[]);
+        cut_row(&mut body, known, chars, 0);
+        if let Some(told) = told {
+            body["content_ladder"] = told;
+        }
+        let whole = contents(uri, &body);
+        if bytes(&whole) <= asking.usual_bytes() {
+            return Ok(vec![whole]);
+        }
+    }
+    let whole = contents(uri, &body);
+    if bytes(&whole) <= asking.most_bytes() {
+        return Ok(vec![whole]);
+    }
+    let why = "the record is larger than a reply may be";
+    Err(Fault::new(Code::ResultTooLarge, why)
+        .with_hint("read its fields one by one with fetch(fields)")
+        .into())
+}
+
+fn bytes(contents: &Contents) -> usize {
+    json_string_bytes(contents.text.as_deref().unwrap_or_default())
+        + json_string_bytes(&contents.uri)
+        + 120
+}
+
+fn windowed(asking: &Asking<'_>, uri: &str, window: Window) -> Vec<Contents> {
+    let (text, told) = window.resource(asking, json_string_bytes(uri));
+    let next = told["resource"]["next_uri"].as_str().map(str::to_owned);
+    let kind = told["field"]["mime_type"].as_str().unwrap_or("text/plain");
+    let mut all = vec![Contents {
+        uri: uri.to_owned(),
+        mime_type: Some(kind.to_owned()),
+        text: Some(text),
+        meta: Some(json!({"pdpp/window": told})),
+        ..Contents::default()
+    }];
+    if let Some(next) = next {
+        all.push(Contents {
+            text: Some(format!("Not all of it. The next part is at {next}")),
+            uri: next,
+            mime_type: Some("text/plain".to_owned()),
+            ..Contents::default()
+        });
+    }
+    all
+}

@@ -1,0 +1,528 @@
+//! `schema`: which streams there are, of which sources, and what can be asked of their fields.
+
+use std::fmt::Write as _;
+
+use rung_fault::{Code, Fault};
+use rung_ladder::{Measure, json_bytes};
+use rung_tool::{Pending, Reply};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ask::Ask;
+use super::id::check_name;
+use super::refusal::Refusal;
+use super::text::{first_text, inline, scalar};
+use super::{Asking, Definition, read_input};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "schema",
+    title: "Schema",
+    description: "Start here. Lists the granted streams with their sources (connection_id, connector_key). With stream: its fields and what each \
+                  can do: exact and range filters, search, aggregation, and relations to expand. Stream names repeat across sources; \
+                  add connection_id for one. detail:full needs stream.",
+    input,
+    output: || super::wrapped(json!({})),
+    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+};
+
+/// Bytes of a schema: what must be known at once to ask for anything.
+const MAX_BYTES: usize = 60_000;
+
+fn input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "detail": {"enum": ["compact", "full"], "description": "compact unless said; full is exhaustive JSON Schema of one stream"},
+            "stream": {"type": "string", "minLength": 1, "description": "Only this stream"},
+            "connection_id": super::connection_input(),
+        },
+        "additionalProperties": false,
+    })
+}
+
+#[derive(Deserialize)]
+struct Input {
+    detail: Option<String>,
+    stream: Option<String>,
+    connection_id: Option<String>,
+}
+
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
+    let input: Input = read_input(given)?;
+    if let Some(stream) = &input.stream {
+        check_name("stream", stream)?;
+    }
+    if let Some(connection) = &input.connection_id {
+        check_name("connection_id", connection)?;
+    }
+    let full = input.detail.as_deref() == Some("full");
+    let ask = |view: Option<(&str, &str)>| {
+        let ask = Ask::at(&["v1", "schema"]);
+        let ask = match view {
+            Some((name, value)) => ask.with(name, Some(value)),
+            None => ask,
+        };
+        ask.with("stream", input.stream.as_deref())
+            .with("connection_id", input.connection_id.as_deref())
+    };
+    let answer = if full {
+        asking.provider.read(&ask(Some(("detail", "full")))).await?
+    } else {
+        match asking.provider.read(&ask(Some(("view", "compact")))).await {
+            // A provider that does not know the view is asked for everything, and it is made compact here.
+            Err(refusal) if is_unknown_view(&refusal) => {
+                let mut answer = asking.provider.read(&ask(None)).await?;
+                answer.body = compact(unwrapped(answer.body));
+                answer
+            }
+            answer => answer?,
+        }
+    };
+    let mut data = unwrapped(answer.body);
+    if full
+        && data["connectors"].is_array()
+        && let Some(members) = data.as_object_mut()
+    {
+        members.shift_remove("streams");
+    }
+    let text = words(
+        &data,
+        input.stream.is_some(),
+        input.connection_id.as_deref(),
+    );
+    let room = asking.most_bytes().min(MAX_BYTES.max(asking.usual_bytes()));
+    let reply = |data: Value| {
+        let structured = json!({
+            "data": data,
+            "provider_url": asking.provider.url(),
+            "request_id": answer.request_id,
+        });
+        asking.reply(text.clone(), structured, &[])
+    };
+    let around = reply(Value::Null).bytes();
+    let fits = |data: &Value| around + json_bytes(data, Measure::Bare) <= room;
+    if asking.call.rendering.structured && !fits(&data) && !full {
+        without_fields(&mut data);
+    }
+    if asking.call.rendering.structured && !fits(&data) {
+        let why = format!("the schema has more than the {room} bytes of a reply");
+        return Err(Refusal::Ours(
+            Fault::new(Code::ResultTooLarge, why).with_hint(
+                "call schema with a stream and a connection_id, and without detail:full",
+            ),
+        ));
+    }
+    Ok(reply(data))
+}
+
+fn is_unknown_view(refusal: &Refusal) -> bool {
+    const UNKNOWN: [&str; 3] = ["bad_request", "invalid_request", "unsupported_query"];
+    refusal.status() == Some(400)
+        && refusal
+            .provider_code()
+            .is_some_and(|code| UNKNOWN.contains(&code))
+}
+
+/// The schema itself, which some providers wrap.
+pub(super) fn document(body: &Value) -> &Value {
+    if is_wrapped(body) {
+        &body["data"]
+    } else {
+        body
+    }
+}
+
+fn unwrapped(mut body: Value) -> Value {
+    if is_wrapped(&body) {
+        return body["data"].take();
+    }
+    body
+}
+
+fn is_wrapped(body: &Value) -> bool {
+    let inner = &body["data"];
+    let lists = ["connectors", "streams", "granted_connections"];
+    inner.is_object()
+        && (lists.iter().any(|name| inner[*name].is_array()) || inner["object"] == "schema")
+}
+
+/// The streams of a schema, each with the connector it belongs to.
+pub(super) fn streams(document: &Value) -> Vec<(&Value, &Value)> {
+    let mut rows = Vec::new();
+    if let Some(connectors) = document["connectors"].as_array() {
+        for connector in connectors {
+            let own = connector["streams"].as_array();
+            rows.extend(own.into_iter().flatten().map(|row| (connector, row)));
+        }
+        return rows;
+    }
+    let bare = document["streams"].as_array();
+    rows.extend(bare.into_iter().flatten().map(|row| (&Value::Null, row)));
+    rows
+}
+
+/// Leaves out what can be asked for stream by stream.
+fn without_fields(document: &mut Value) {
+    let mut drop_from = |row: &mut Value| {
+        if let Some(row) = row.as_object_mut() {
+            let fields = row.shift_remove("field_capabilities");
+            let count = fields.and_then(|fields| fields.as_object().map(Map::len));
+            row.insert("field_count".to_owned(), json!(count.unwrap_or(0)));
+            row.shift_remove("expand_capabilities");
+        }
+    };
+    if let Some(connectors) = document["connectors"].as_array_mut() {
+        for connector in connectors {
+            if let Some(rows) = connector["streams"].as_array_mut() {
+                rows.iter_mut().for_each(&mut drop_from);
+            }
+        }
+    }
+    document["fields_omitted"] = json!("call schema with a stream for its fields");
+}
+
+const KEPT: [&str; 13] = [
+    "name",
+    "connector_key",
+    "connector_id",
+    "connector_display_name",
+    "display_name",
+    "connection_display_name",
+    "connection_id",
+    "connector_instance_id",
+    "record_count",
+    "granted",
+    "primary_key",
+    "cursor_field",
+    "source",
+];
+const KEPT_OF_RELATION: [&str; 11] = [
+    "name",
+    "relation",
+    "stream",
+    "target_stream",
+    "cardinality",
+    "granted",
+    "usable",
+    "foreign_key",
+    "max_limit",
+    "default_limit",
+    "reason",
+];
+
+/// The compact form of a whole schema, as providers that know it give it.
+fn compact(mut document: Value) -> Value {
+    let mut count = 0;
+    if let Some(connectors) = document["connectors"].as_array_mut() {
+        for connector in connectors {
+            let rows = connector["streams"].as_array().cloned().unwrap_or_default();
+            count += rows.len();
+            let mut rows: Vec<Value> = rows.iter().map(compact_stream).collect();
+            lift_connections(connector, &mut rows);
+            connector["streams"] = rows.into();
+        }
+        if let Some(members) = document.as_object_mut() {
+            members.shift_remove("streams");
+        }
+    } else if let Some(rows) = document["streams"].as_array_mut() {
+        count = rows.len();
+        for row in rows.iter_mut().filter(|row| row.is_object()) {
+            *row = compact_stream(row);
+        }
+    }
+    let connectors = document["connectors"].as_array().map_or(0, Vec::len);
+    document["connector_count"] = json!(connectors);
+    document["stream_count"] = json!(count);
+    document["detail"] = json!("compact");
+    document
+}
+
+fn compact_stream(row: &Value) -> Value {
+    let pick = |from: &Value, names: &[&str]| {
+        let mut kept = Map::new();
+        for name in names {
+            if let Some(value) = from.get(*name) {
+                kept.insert((*name).to_owned(), value.clone());
+            }
+        }
+        kept
+    };
+    let mut kept = pick(row, &KEPT);
+    if let Some(fields) = row["field_capabilities"].as_object() {
+        let flags = fields
+            .iter()
+            .map(|(name, able)| (name.clone(), json!(flags(able))));
+        kept.insert(
+            "field_capabilities".to_owned(),
+            Value::Object(flags.collect()),
+        );
+    }
+    if let Some(relations) = row["expand_capabilities"].as_array()
+        && !relations.is_empty()
+    {
+        let relations = relations
+            .iter()
+            .map(|one| Value::Object(pick(one, &KEPT_OF_RELATION)));
+        kept.insert("expand_capabilities".to_owned(), relations.collect());
+    }
+    if let Some(connections) = row.get("granted_connections") {
+        kept.insert("granted_connections".to_owned(), connections.clone());
+    }
+    Value::Object(kept)
+}
+
+/// Says once for a connector which connections most of its streams are of.
+fn lift_connections(connector: &mut Value, rows: &mut [Value]) {
+    let mut sets: Vec<(&Value, usize)> = Vec::new();
+    for set in rows.iter().filter_map(|row| row.get("granted_connections")) {
+        match sets.iter_mut().find(|(known, _)| *known == set) {
+            Some((_, count)) => *count += 1,
+            None => sets.push((set, 1)),
+        }
+    }
+    let Some(common) = sets.iter().max_by_key(|(_, count)| *count) else {
+        return;
+    };
+    let common = common.0.clone();
+    for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+        if row.get("granted_connections") == Some(&common) {
+            row.shift_remove("granted_connections");
+        }
+    }
+    connector["granted_connections"] = common;
+}
+
+/// What can be done with a field, in as few letters as say it.
+pub(super) fn flags(able: &Value) -> String {
+    if let Some(text) = able.as_str() {
+        return text.to_owned();
+    }
+    const KINDS: [&str; 6] = [
+        "count_distinct",
+        "group_by",
+        "group_by_time",
+        "sum",
+        "min",
+        "max",
+    ];
+    let mut flags = Vec::new();
+    let plain = |value: &Value| inline(value.as_str().unwrap_or_default());
+    if able["type"].is_string() {
+        flags.push(format!("t={}", plain(&able["type"])));
+    }
+    if able["role"].is_string() {
+        flags.push(format!("role={}", plain(&able["role"])));
+    }
+    if able["granted"] == false {
+        flags.push("g=false".to_owned());
+    }
+    let mut one = |name: &str, flag: &str, shown: String| {
+        let of = &able[name];
+        if of["usable"] == true || (of["declared"] == true && of.get("usable").is_none()) {
+            flags.push(shown);
+        } else if of["declared"] == true {
+            let reason = of["reason"].as_str().unwrap_or("unknown");
+            flags.push(format!("{flag}=unusable:{}", inline(reason)));
+        }
+    };
+    one("exact_filter", "eq", "eq".to_owned());
+    let operators = able["range_filter"]["operators"].as_array();
+    let operators = operators.into_iter().flatten().filter_map(Value::as_str);
+    let operators: Vec<String> = operators.map(inline).collect();
+    one("range_filter", "r", format!("r={}", operators.join("|")));
+    one("lexical_search", "lex", "lex".to_owned());
+    one("semantic_search", "sem", "sem".to_owned());
+    let kinds: Vec<&str> = KINDS
+        .into_iter()
+        .filter(|kind| able["aggregation"][*kind]["usable"] == true)
+        .collect();
+    if !kinds.is_empty() {
+        flags.push(format!("a={}", kinds.join("|")));
+    }
+    if flags.is_empty() {
+        return "declared".to_owned();
+    }
+    flags.join(",")
+}
+
+const LEGEND: &str = "[field_capability_legend t=declared_type eq=exact_filter r=range_filter_ops lex=lexical_search sem=semantic_search a=aggregation_caps g=false=not_granted]";
+const MAX_STREAMS: usize = 50;
+const MAX_FIELDS: usize = 16;
+const MAX_CONNECTIONS: usize = 8;
+const MAX_AGGREGATED: usize = 12;
+
+/// A schema in words.
+fn words(document: &Value, scoped: bool, connection: Option<&str>) -> String {
+    let rows = streams(document);
+    let connectors = document["connectors"]
+        .as_array()
+        .map_or_else(|| usize::from(!rows.is_empty()), Vec::len);
+    let mut text = format!(
+        "PDPP schema: connectors={connectors} streams={}",
+        rows.len()
+    );
+    let gone = document["package"]["unavailable_connections"].as_array();
+    for one in gone.into_iter().flatten() {
+        let key = first_text(one, &["connector_key"]).unwrap_or_default();
+        let code = one["error"]["code"].as_str().unwrap_or_default();
+        let _ = write!(
+            text,
+            "\nunavailable connector_key={key} error={code}: ask the owner to approve it again"
+        );
+    }
+    if scoped {
+        let _ = write!(text, "\n{LEGEND}");
+    }
+    if let Some(connection) = connection {
+        let _ = write!(
+            text,
+            "\n[schema_scope connection_id={}]",
+            scalar(&json!(connection))
+        );
+    }
+    if rows.len() > MAX_STREAMS {
+        index(&mut text, &rows);
+    }
+    for (connector, row) in rows.iter().take(MAX_STREAMS) {
+        text.push('\n');
+        stream_words(&mut text, connector, row, scoped);
+    }
+    if rows.len() > MAX_STREAMS {
+        let _ = write!(text, "\nmore_streams={}", rows.len() - MAX_STREAMS);
+    }
+    if !scoped {
+        text.push_str("\ncall schema(stream, connection_id?) for per-field capability flags before filtering, expanding or aggregating");
+    }
+    text
+}
+
+/// The names alone, where there are too many streams for a line each.
+fn index(text: &mut String, rows: &[(&Value, &Value)]) {
+    let mut each: Vec<(String, Vec<String>)> = Vec::new();
+    for (connector, row) in rows {
+        let key = key_of(connector, row);
+        let name = inline(name_of(row));
+        match each.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, names)) => names.push(name),
+            None => each.push((key, vec![name])),
+        }
+    }
+    for (key, names) in each {
+        let _ = write!(
+            text,
+            "\n[stream_index connector_key={} stream_count={} streams={}]",
+            scalar(&json!(key)),
+            names.len(),
+            names.join("|")
+        );
+    }
+}
+
+fn name_of(row: &Value) -> &str {
+    row.as_str()
+        .or_else(|| row["name"].as_str())
+        .unwrap_or_default()
+}
+
+fn key_of(connector: &Value, row: &Value) -> String {
+    let names = ["connector_key", "connector_id"];
+    let key = first_text(row, &names).or_else(|| first_text(connector, &names));
+    key.unwrap_or_default().to_owned()
+}
+
+fn stream_words(text: &mut String, connector: &Value, row: &Value, scoped: bool) {
+    let _ = write!(text, "stream name={}", scalar(&json!(name_of(row))));
+    let key = key_of(connector, row);
+    if !key.is_empty() {
+        let _ = write!(text, " connector_key={}", scalar(&json!(key)));
+    }
+    let name = first_text(row, &["display_name", "connection_display_name"])
+        .or_else(|| first_text(connector, &["display_name", "connector_display_name"]));
+    if let Some(name) = name {
+        let _ = write!(text, " display_name={}", scalar(&json!(name)));
+    }
+    text.push_str(" connections=");
+    text.push_str(&connections(connector, row));
+    let Some(fields) = row["field_capabilities"].as_object().filter(|_| scoped) else {
+        return;
+    };
+    let mut shown: Vec<String> = Vec::new();
+    let mut aggregated: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, able) in fields {
+        let flags = flags(able);
+        if shown.len() < MAX_FIELDS {
+            shown.push(format!("{}[{flags}]", inline(name)));
+        }
+        let kinds = flags.split(',').find_map(|flag| flag.strip_prefix("a="));
+        for kind in kinds.into_iter().flat_map(|kinds| kinds.split('|')) {
+            match aggregated.iter_mut().find(|(known, _)| known == kind) {
+                Some((_, names)) => names.push(inline(name)),
+                None => aggregated.push((kind.to_owned(), vec![inline(name)])),
+            }
+        }
+    }
+    if fields.len() > MAX_FIELDS {
+        shown.push(format!("more:{}", fields.len() - MAX_FIELDS));
+    }
+    let _ = write!(text, " fields={}", shown.join(";"));
+    if !aggregated.is_empty() {
+        let each = aggregated.into_iter().map(|(kind, mut names)| {
+            names.truncate(MAX_AGGREGATED);
+            format!("{kind}={}", names.join("|"))
+        });
+        let _ = write!(text, " aggregations={}", each.collect::<Vec<_>>().join(";"));
+    }
+    if let Some(relations) = row["expand_capabilities"].as_array() {
+        let names = relations
+            .iter()
+            .filter_map(|one| first_text(one, &["name"]));
+        let names: Vec<String> = names.map(inline).collect();
+        if !names.is_empty() {
+            let _ = write!(text, " expand={}", names.join("|"));
+        }
+    }
+}
+
+fn connections(connector: &Value, row: &Value) -> String {
+    let lists = [
+        &row["granted_connections"],
+        &connector["granted_connections"],
+    ];
+    let known = lists.into_iter().find_map(Value::as_array);
+    let mut all: Vec<(String, Option<String>)> = known
+        .into_iter()
+        .flatten()
+        .filter_map(|one| {
+            let id = first_text(one, &["connection_id"])?;
+            Some((
+                id.to_owned(),
+                first_text(one, &["display_name"]).map(str::to_owned),
+            ))
+        })
+        .collect();
+    if all.is_empty()
+        && let Some(id) = first_text(row, &["connection_id"])
+    {
+        all.push((id.to_owned(), None));
+    }
+    if all.is_empty() {
+        return "none".to_owned();
+    }
+    let more = all.len().saturating_sub(MAX_CONNECTIONS);
+    let mut shown: Vec<String> = all
+        .into_iter()
+        .take(MAX_CONNECTIONS)
+        .map(|(id, name)| match name {
+            Some(name) => format!(
+                "{{connection_id:{},display_name:{}}}",
+                inline(&id),
+                inline(&name)
+            ),
+            None => format!("{{connection_id:{}}}", inline(&id)),
+        })
+        .collect();
+    if more > 0 {
+        shown.push(format!("more:{more}"));
+    }
+    shown.join("|")
+}

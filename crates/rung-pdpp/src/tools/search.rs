@@ -1,0 +1,744 @@
+//! `search`: records that have some words, with where the words are.
+
+use std::fmt::Write as _;
+
+use rung_tool::{Pending, Reply};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ask::{Ask, encoded};
+use super::filter::filter_pairs;
+use super::id::{RecordId, WindowId, check_name};
+use super::ladder::{Known, identity};
+use super::package::hits;
+use super::query_records::told;
+use super::refusal::Refusal;
+use super::text::{cut, first_text, inline, one_line, quoted, scalar};
+use super::{Asking, Definition, read_input, window};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "search",
+    title: "Search",
+    description: "Finds records by words across granted streams. Each hit has a self-contained id: pass it to fetch as it is. Evidence excerpts \
+                  name the field to read on with read_record_field. lexical is for exact terms; semantic and hybrid are approximate. 25 hits \
+                  unless limit says otherwise; go on with next_cursor (not hybrid).",
+    input,
+    output,
+    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+};
+
+fn input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "q": {"type": "string", "minLength": 1, "description": "Words to find"},
+            "streams": super::names_input("Only these streams"),
+            "limit": super::limit_input("Hits"),
+            "cursor": {"type": "string", "description": "next_cursor of the page before"},
+            "mode": {"enum": ["lexical", "semantic", "hybrid"], "description": "lexical unless said"},
+            "filter": super::filter_input(),
+            "connection_id": super::connection_input(),
+        },
+        "required": ["q"],
+        "additionalProperties": false,
+    })
+}
+
+fn output() -> Value {
+    let text = json!({"type": "string"});
+    super::wrapped(json!({
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"id": text, "title": text, "url": text, "snippet": text},
+                "required": ["id", "title", "url"],
+            },
+        },
+    }))
+}
+
+#[derive(Deserialize)]
+struct Input {
+    q: String,
+    #[serde(default)]
+    streams: Vec<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+    mode: Option<String>,
+    filter: Option<Map<String, Value>>,
+    connection_id: Option<String>,
+}
+
+/// Hits where nothing is said.
+const HITS: usize = 25;
+
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
+    let input: Input = read_input(given)?;
+    for stream in &input.streams {
+        check_name("streams", stream)?;
+    }
+    if let Some(connection) = &input.connection_id {
+        check_name("connection_id", connection)?;
+    }
+    let segments: &[&str] = match input.mode.as_deref() {
+        Some("semantic") => &["v1", "search", "semantic"],
+        Some("hybrid") => &["v1", "search", "hybrid"],
+        _ => &["v1", "search"],
+    };
+    let ask = Ask::at(segments)
+        .with("q", Some(&input.q))
+        .each("streams", &input.streams)
+        .with("limit", input.limit)
+        .with("cursor", input.cursor.as_deref())
+        .and(filter_pairs(input.filter.as_ref())?)
+        .with("connection_id", input.connection_id.as_deref());
+    let mut limit = input.limit.unwrap_or(HITS);
+    let mut shortened = false;
+    loop {
+        let ask = if shortened {
+            ask.without("limit").with("limit", Some(limit))
+        } else {
+            ask.clone()
+        };
+        let answer = asking.provider.read(&ask).await?;
+        let mut page = Page::of(asking, &input, answer.body, limit);
+        page.request_id = answer.request_id;
+        page.shortened = shortened;
+        match page.reply(asking) {
+            Ok(reply) => return Ok(reply),
+            Err(fewer) => (limit, shortened) = (fewer, true),
+        }
+    }
+}
+
+/// Code points of a snippet and of an excerpt.
+const SNIPPET_CHARS: usize = 320;
+/// Code points of what is shown of them in words.
+const BRIEF_CHARS: usize = 96;
+/// Excerpts of a hit.
+const MAX_EXCERPTS: usize = 3;
+/// Members of the snippet that mark what was found.
+const MARKS: [&str; 2] = ["<mark>", "</mark>"];
+
+/// A hit, in the form that every reader of results knows.
+struct Hit {
+    /// Its members before the snippet, in the order in which they are written.
+    head: Map<String, Value>,
+    id: Option<RecordId>,
+    snippet: Option<String>,
+    /// Under which name excerpts came, and what they are.
+    excerpts: Vec<(&'static str, Vec<Excerpt>)>,
+}
+
+struct Excerpt {
+    field: String,
+    text: String,
+    complete: bool,
+    args: Map<String, Value>,
+}
+
+/// A page of hits.
+struct Page {
+    q: String,
+    body: Value,
+    hits: Vec<Hit>,
+    has_more: bool,
+    request_id: Option<String>,
+    shortened: bool,
+}
+
+fn plain(text: &str) -> String {
+    MARKS
+        .iter()
+        .fold(text.to_owned(), |text, mark| text.replace(mark, ""))
+}
+
+/// The part of a text around what was looked for.
+fn around(text: &str, q: &str, chars: usize) -> String {
+    let text = one_line(text);
+    if !super::text::is_longer(&text, chars) {
+        return text;
+    }
+    let low = text.to_lowercase();
+    let word = q.split_whitespace().find_map(|word| {
+        let at = low.find(&word.to_lowercase())?;
+        // Lower case may be longer or shorter; then the beginning will do.
+        text.is_char_boundary(at)
+            .then(|| text[..at].chars().count())
+    });
+    let start = word.unwrap_or(0).saturating_sub(chars / 3);
+    let shown: String = text.chars().skip(start).collect();
+    let shown = cut(&shown, chars.saturating_sub(2));
+    if start > 0 {
+        format!("…{shown}")
+    } else {
+        shown
+    }
+}
+
+impl Hit {
+    fn of(at: usize, hit: &Value, q: &str, provider: &str) -> Self {
+        let id = hit_id(hit);
+        let shown = match &id {
+            Some(id) => id.to_string(),
+            None => first_text(hit, &["id", "url"])
+                .map_or_else(|| format!("result:{}", at + 1), str::to_owned),
+        };
+        let mut head = Map::new();
+        head.insert("id".to_owned(), json!(shown));
+        head.insert("title".to_owned(), json!(title(hit)));
+        head.insert("url".to_owned(), json!(url(hit, id.as_ref(), provider)));
+        for (name, names) in [
+            ("stream", &["stream"][..]),
+            ("record_key", &["record_key", "record_id"]),
+            ("connection_id", &["connection_id"]),
+            ("connector_key", &["connector_key", "connector_id"]),
+            ("display_name", &["display_name"]),
+        ] {
+            if let Some(text) = first_text(hit, names) {
+                head.insert(name.to_owned(), json!(text));
+            }
+        }
+        let snippet = hit["snippet"]
+            .as_str()
+            .or_else(|| hit["snippet"]["text"].as_str());
+        let mut excerpts = Vec::new();
+        for (known, names) in [
+            (
+                "match_windows",
+                &["match_windows", "field_windows", "matches"][..],
+            ),
+            ("evidence_excerpts", &["evidence_excerpts"]),
+        ] {
+            let list = names.iter().find_map(|name| hit[*name].as_array());
+            let list: Vec<Excerpt> = list
+                .into_iter()
+                .flatten()
+                .filter_map(|one| Excerpt::of(one, q, &shown))
+                .take(MAX_EXCERPTS)
+                .collect();
+            if !list.is_empty() {
+                excerpts.push((known, list));
+            }
+        }
+        Self {
+            head,
+            id,
+            snippet: snippet.map(|text| around(&plain(text), q, SNIPPET_CHARS)),
+            excerpts,
+        }
+    }
+
+    fn shown_id(&self) -> &str {
+        self.head["id"].as_str().unwrap_or_default()
+    }
+
+    fn all_excerpts(&self) -> impl Iterator<Item = &Excerpt> {
+        // What was found comes first, under whatever name.
+        self.excerpts.iter().flat_map(|(_, list)| list)
+    }
+
+    /// Everything that is known of it.
+    fn whole(&self) -> Value {
+        let mut hit = self.head.clone();
+        if let Some(snippet) = &self.snippet {
+            hit.insert("snippet".to_owned(), json!(snippet));
+        }
+        for (name, list) in &self.excerpts {
+            let list = list.iter().map(|one| {
+                json!({
+                    "field_path": one.field, "text": one.text, "preview_text": cut(&one.text, BRIEF_CHARS),
+                    "complete": one.complete,
+                    "read": {"tool": "read_record_field", "args": one.args},
+                })
+            });
+            hit.insert((*name).to_owned(), list.collect());
+        }
+        Value::Object(hit)
+    }
+
+    /// The same in fewer words: an excerpt that repeats the snippet says only where it is.
+    fn brief(&self, q: &str, chars: usize) -> Value {
+        let mut hit = self.head.clone();
+        let snippet = self.snippet.as_deref().map(|text| around(text, q, chars));
+        if let Some(snippet) = &snippet {
+            hit.insert("snippet".to_owned(), json!(snippet));
+        }
+        let mut list: Vec<Value> = Vec::new();
+        for one in self.all_excerpts() {
+            if list
+                .iter()
+                .any(|known| known["field_path"] == one.field.as_str())
+            {
+                continue;
+            }
+            let mut told = json!({"field_path": one.field});
+            if snippet.is_none() {
+                told["preview_text"] = json!(around(&one.text, q, chars));
+            }
+            if one.complete {
+                told["complete"] = json!(true);
+            }
+            list.push(told);
+        }
+        if !list.is_empty() {
+            hit.insert("evidence_excerpts".to_owned(), list.into());
+        }
+        Value::Object(hit)
+    }
+}
+
+impl Excerpt {
+    fn of(one: &Value, q: &str, id: &str) -> Option<Self> {
+        let field = first_text(one, &["field_path", "field", "path"])?.to_owned();
+        let text = first_text(one, &["text", "preview_text", "snippet"]).unwrap_or_default();
+        let complete = match (&one["complete"], &one["truncated"]) {
+            (Value::Bool(complete), _) => *complete,
+            (_, Value::Bool(truncated)) => !truncated,
+            _ => false,
+        };
+        let mut args = Map::new();
+        args.insert("id".to_owned(), json!(id));
+        args.insert("field_path".to_owned(), json!(field));
+        for name in ["offset_chars", "limit_chars", "cursor"] {
+            let given = [&one["read"]["args"][name], &one["read"][name], &one[name]];
+            if let Some(value) = given
+                .into_iter()
+                .find(|value| value.is_u64() || value.is_string())
+            {
+                args.insert(name.to_owned(), value.clone());
+            }
+        }
+        Some(Self {
+            field,
+            text: around(&plain(text), q, SNIPPET_CHARS),
+            complete,
+            args,
+        })
+    }
+}
+
+/// Which record a hit is.
+fn hit_id(hit: &Value) -> Option<RecordId> {
+    let named = first_text(hit, &["result_id"]).or_else(|| {
+        let uri = first_text(hit, &["uri", "resource_uri", "record_uri"])?;
+        uri.starts_with("pdpp://record/").then_some(uri)
+    });
+    let connection = first_text(hit, &["connection_id", "connector_instance_id"]);
+    if let Some(mut id) = named.and_then(|text| RecordId::parse(text).ok()) {
+        id.connection = id.connection.or_else(|| connection.map(str::to_owned));
+        return Some(id);
+    }
+    let mut row = json!({"stream": hit["stream"], "connection_id": connection});
+    let record = first_text(hit, &["record_key", "record_id", "id"])?;
+    // Some providers have written the whole id there already.
+    if let Ok(mut id) = RecordId::parse(record)
+        && (hit["stream"].is_null() || hit["stream"] == id.stream.as_str())
+    {
+        id.connection = id.connection.or_else(|| connection.map(str::to_owned));
+        return Some(id);
+    }
+    row["id"] = json!(record);
+    identity(&row, Known::default())
+}
+
+/// What a hit or a record is called.
+pub(super) fn title(hit: &Value) -> String {
+    let inner = [
+        hit,
+        &hit["data"],
+        &hit["record"],
+        &hit["metadata"],
+        &hit["source"],
+    ];
+    let named = inner[..3]
+        .iter()
+        .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
+    if let Some(named) = named {
+        return cut(&one_line(named), 200);
+    }
+    let source = [
+        "display_name",
+        "connector_key",
+        "connector_id",
+        "connection_id",
+    ];
+    let source = first_text(hit, &source).unwrap_or("source");
+    let stream = first_text(hit, &["stream"]).unwrap_or("record");
+    let times = [
+        ["sent_at", "sentAt"],
+        ["authored_at", "authoredAt"],
+        ["created_at", "createdAt"],
+        ["source_created_at", "sourceCreatedAt"],
+        ["occurred_at", "occurredAt"],
+        ["updated_at", "updatedAt"],
+    ];
+    let time = times
+        .iter()
+        .find_map(|names| inner.iter().find_map(|place| first_text(place, names)))
+        .or_else(|| first_text(hit, &["emitted_at", "emittedAt"]));
+    match time {
+        Some(time) => format!("{source} / {stream} / {time}"),
+        None => format!("{source} / {stream}"),
+    }
+}
+
+/// Where a record can be cited.
+pub(super) fn url(hit: &Value, id: Option<&RecordId>, provider: &str) -> String {
+    let direct = [hit, &hit["data"]]
+        .into_iter()
+        .find_map(|place| first_text(place, &["url", "href", "source_url", "permalink"]));
+    if let Some(direct) =
+        direct.filter(|url| url.starts_with("https://") || url.starts_with("http://"))
+    {
+        return direct.to_owned();
+    }
+    if let Some(place) = first_text(hit, &["record_url"]) {
+        if place.starts_with('/') {
+            return format!("{provider}{place}");
+        }
+        return place.to_owned();
+    }
+    match id {
+        Some(id) => {
+            let place = format!(
+                "{provider}/v1/streams/{}/records/{}",
+                encoded(&id.stream),
+                encoded(&id.record)
+            );
+            match &id.connection {
+                Some(connection) => format!("{place}?connection_id={}", encoded(connection)),
+                None => place,
+            }
+        }
+        None => provider.to_owned(),
+    }
+}
+
+impl Page {
+    fn of(asking: &Asking<'_>, input: &Input, body: Value, limit: usize) -> Self {
+        let listed = hits(body.clone());
+        let provider = asking.provider.url();
+        let each = listed.iter().take(limit).enumerate();
+        Self {
+            has_more: told(&body, "has_more").is_some_and(|more| *more == true)
+                || listed.len() > limit,
+            hits: each
+                .map(|(at, hit)| Hit::of(at, hit, &input.q, provider))
+                .collect(),
+            q: input.q.clone(),
+            body,
+            request_id: None,
+            shortened: false,
+        }
+    }
+
+    /// Where the first excerpts go on.
+    fn windows(&self, most: usize) -> Vec<WindowId> {
+        let first = |hit: &Hit| {
+            Some(window(
+                hit.id.as_ref()?,
+                &hit.all_excerpts().next()?.field,
+                None,
+            ))
+        };
+        self.hits.iter().filter_map(first).take(most).collect()
+    }
+
+    /// The reply, or how many hits fewer would fit.
+    fn reply(mut self, asking: &Asking<'_>) -> Result<Reply, usize> {
+        let budget = asking.usual_bytes();
+        if let Some(body) = self.body.as_object_mut() {
+            body.insert("result_count".to_owned(), json!(self.hits.len()));
+            body.insert("results_ref".to_owned(), json!("structuredContent.results"));
+        }
+        let results: Vec<Value> = self.hits.iter().map(Hit::whole).collect();
+        let text = self.words(asking.provider.url(), 1_700);
+        let structured = self.structured(asking, self.body.clone(), results, self.ladder(true));
+        let whole = asking.reply(text, structured, &self.windows(3));
+        if whole.bytes() <= budget {
+            return Ok(whole);
+        }
+        // Each hit is told once.
+        hits_taken(&mut self.body);
+        if let Some(body) = self.body.as_object_mut() {
+            body.shift_remove("links");
+        }
+        let made = |text_chars: usize, chars: usize, links: usize| {
+            let results = self
+                .hits
+                .iter()
+                .map(|hit| hit.brief(&self.q, chars))
+                .collect();
+            let structured =
+                self.structured(asking, self.body.clone(), results, self.ladder(false));
+            asking.reply(
+                self.words(asking.provider.url(), text_chars),
+                structured,
+                &self.windows(links),
+            )
+        };
+        // First within two thirds of the budget, so that what was found leaves room to be read.
+        for (text_chars, chars, links, most) in [
+            (1_400, 240, 3, budget * 2 / 3),
+            (1_200, 160, 2, budget * 2 / 3),
+            (1_000, 112, 1, budget * 2 / 3),
+            (900, 80, 1, budget),
+            (700, 48, 1, budget),
+        ] {
+            let reply = made(text_chars, chars, links);
+            if reply.bytes() <= most {
+                return Ok(reply);
+            }
+        }
+        let smallest = made(700, 48, 1);
+        if self.hits.len() < 2 {
+            return Ok(smallest);
+        }
+        let each = (smallest.bytes() - smallest.bytes().min(1_500)) / self.hits.len();
+        let fewer = budget.saturating_sub(1_500) / each.max(1);
+        Err(fewer.clamp(1, self.hits.len() - 1))
+    }
+
+    fn structured(
+        &self,
+        asking: &Asking<'_>,
+        data: Value,
+        results: Vec<Value>,
+        ladder: Option<Value>,
+    ) -> Value {
+        let mut structured = json!({"data": data, "results": results});
+        if let Some(ladder) = ladder {
+            structured["content_ladder"] = ladder;
+        }
+        structured["provider_url"] = json!(asking.provider.url());
+        structured["request_id"] = json!(self.request_id);
+        structured
+    }
+
+    /// How the fields that were found are read on.
+    fn ladder(&self, full: bool) -> Option<Value> {
+        let mut all = json!({"kind": "search_results", "read_tool": "read_record_field"});
+        if !full {
+            let any = self
+                .hits
+                .iter()
+                .any(|hit| hit.all_excerpts().next().is_some());
+            all["read"] = json!({
+                "tool": "read_record_field",
+                "args": {"id": "<results[].id>", "field_path": "<results[].evidence_excerpts[].field_path>"},
+            });
+            return any.then_some(all);
+        }
+        let mut records = Vec::new();
+        for hit in self.hits.iter().take(super::ladder::MAX_RECORDS) {
+            let Some(id) = &hit.id else { continue };
+            let mut fields: Vec<Value> = Vec::new();
+            for one in hit.all_excerpts().filter(|one| !one.complete) {
+                if fields
+                    .iter()
+                    .any(|known| known["field_path"] == one.field.as_str())
+                {
+                    continue;
+                }
+                fields.push(json!({
+                    "field_path": one.field, "type": "string", "text_like": true, "preview_status": "snippet-only",
+                    "resource_uri": window(id, &one.field, None).uri(),
+                    "read": {"tool": "read_record_field", "args": one.args},
+                }));
+            }
+            if !fields.is_empty() {
+                records.push(json!({
+                    "id": hit.shown_id(), "connection_id": id.connection, "stream": id.stream, "record_id": id.record,
+                    "record_uri": id.uri(), "handle_semantics": "live_lookup", "field_windows": fields,
+                }));
+            }
+        }
+        if records.is_empty() {
+            return None;
+        }
+        all["records"] = records.into();
+        Some(all)
+    }
+
+    /// What was found, in words.
+    fn words(&self, provider: &str, max_chars: usize) -> String {
+        let mut text = format!("search: {} hit(s).", self.hits.len());
+        if self.has_more {
+            text.push_str(" has_more=true.");
+        }
+        if let Some(cursor) = told(&self.body, "next_cursor").filter(|cursor| cursor.is_string()) {
+            let _ = write!(text, " next_cursor={cursor}.");
+        }
+        if self.shortened {
+            text.push_str(" page_shortened=true: more hits than fit one reply; go on with next_cursor or name streams.");
+        }
+        if let Some(first) = self.hits.first() {
+            let _ = write!(text, " first_fetch_id={}", first.shown_id());
+        }
+        self.say_sources(&mut text);
+        self.say_recall(&mut text);
+        if self.hits.is_empty() {
+            return text;
+        }
+        let closing = format!(
+            "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits in structuredContent.results, provider {provider}."
+        );
+        let mut room = max_chars.saturating_sub(text.chars().count() + closing.chars().count());
+        let mut add = |text: &mut String, line: String| {
+            let chars = line.chars().count();
+            if chars <= room {
+                room -= chars;
+                text.push_str(&line);
+            }
+            chars <= room
+        };
+        // The hits' names are never left out, so they are counted first.
+        let mut lines = String::from("\nTop results:");
+        for (at, hit) in self.hits.iter().take(3).enumerate() {
+            add(&mut lines, self.hit_words(at, hit));
+        }
+        let mut evidence = String::new();
+        for (at, hit) in self.hits.iter().take(3).enumerate() {
+            for one in hit.all_excerpts().take(2) {
+                let mut line = format!(
+                    "\n{}. result={} field_path={} snippet={} id={} complete={}",
+                    evidence.matches('\n').count() + 1,
+                    at + 1,
+                    one.field,
+                    quoted(&around(&one.text, &self.q, BRIEF_CHARS), BRIEF_CHARS),
+                    hit.shown_id(),
+                    one.complete
+                );
+                if let Some(cursor) = one.args.get("cursor") {
+                    let _ = write!(line, " next_cursor={}", scalar(cursor));
+                }
+                line.push_str(" read=read_record_field");
+                for name in ["offset_chars", "limit_chars"] {
+                    if let Some(value) = one.args.get(name) {
+                        let _ = write!(line, " {name}={value}");
+                    }
+                }
+                add(&mut evidence, line);
+            }
+        }
+        if !evidence.is_empty() {
+            let _ = write!(text, "\nEvidence excerpts:{evidence}");
+        }
+        text.push_str(&lines);
+        text.push_str(&closing);
+        text
+    }
+
+    fn hit_words(&self, at: usize, hit: &Hit) -> String {
+        let label = |name: &str| hit.head.get(name).and_then(Value::as_str);
+        let mut line = format!("\n{}. id={}", at + 1, hit.shown_id());
+        if let Some(key) = label("connector_key") {
+            let _ = write!(line, " connector_key={}", inline(&cut(key, 60)));
+        }
+        if let Some(stream) = label("stream") {
+            let _ = write!(line, " stream={}", inline(&cut(stream, 60)));
+        }
+        let _ = write!(
+            line,
+            " title={}",
+            quoted(label("title").unwrap_or_default(), 80)
+        );
+        if let Some(name) = label("display_name") {
+            let _ = write!(line, " display_name={}", quoted(name, 60));
+        }
+        if let Some(connection) = label("connection_id")
+            && hit.id.as_ref().is_none_or(|id| id.connection.is_none())
+        {
+            let _ = write!(line, " connection_id={}", inline(connection));
+        }
+        if let Some(snippet) = &hit.snippet {
+            let _ = write!(
+                line,
+                " snippet={}",
+                quoted(&around(snippet, &self.q, BRIEF_CHARS), BRIEF_CHARS)
+            );
+        }
+        line
+    }
+
+    /// Which sources the hits are of, and which could not be asked.
+    fn say_sources(&self, text: &mut String) {
+        let package = &self.body["meta"]["package"];
+        let mix = package["source_mix"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let shown = mix.iter().map(|one| {
+            let mut parts = Vec::new();
+            for name in ["connection_id", "connector_key", "count", "display_name"] {
+                match &one[name] {
+                    Value::String(value) => {
+                        parts.push(format!("{name}:{}", inline(&cut(value, 60))))
+                    }
+                    Value::Number(value) => parts.push(format!("{name}:{value}")),
+                    _ => {}
+                }
+            }
+            format!("{{{}}}", parts.join(","))
+        });
+        let shown: Vec<String> = shown.take(8).collect();
+        if !shown.is_empty() {
+            let _ = write!(text, " source_mix={}.", shown.join("|"));
+        }
+        if package["partial"] == true {
+            text.push_str(" partial=true:");
+            let warnings = self.body["meta"]["warnings"].as_array();
+            for warning in warnings
+                .into_iter()
+                .flatten()
+                .filter(|one| one["code"] == "source_unavailable")
+                .take(4)
+            {
+                let source = &warning["source"];
+                let name =
+                    first_text(source, &["connection_id", "connector_key"]).unwrap_or_default();
+                let code = warning["error"]["code"].as_str().unwrap_or("failed");
+                let _ = write!(
+                    text,
+                    " {} could not be searched ({});",
+                    inline(name),
+                    inline(code)
+                );
+            }
+            text.push_str(" ask the owner to approve it again.");
+        }
+    }
+
+    fn say_recall(&self, text: &mut String) {
+        let recall = &self.body["meta"]["recall"];
+        if recall["ranking_scope"] != "candidate_window" && recall["complete"] != false {
+            return;
+        }
+        text.push_str(" Recall: ranked over a bounded candidate window, so more matches may exist");
+        for name in [
+            "ranked_candidate_count",
+            "candidate_window_limit",
+            "truncated_source_count",
+        ] {
+            if let Some(value) = recall[name].as_u64() {
+                let _ = write!(text, " {name}={value}");
+            }
+        }
+        text.push_str("; do not treat this page as exhaustive.");
+    }
+}
+
+/// Leaves the envelope without its hits.
+fn hits_taken(body: &mut Value) {
+    for place in ["/results", "/hits", "/data", "/data/results", "/data/data"] {
+        if body.pointer(place).is_some_and(Value::is_array) {
+            let (parent, name) = place.rsplit_once('/').unwrap_or(("", place));
+            if let Some(parent) = body.pointer_mut(parent).and_then(Value::as_object_mut) {
+                parent.shift_remove(name);
+            }
+            return;
+        }
+    }
+}

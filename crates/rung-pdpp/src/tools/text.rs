@@ -1,0 +1,81 @@
+//! Words for models: short, on one line, and never cut where a name would lose its meaning.
+
+use serde_json::Value;
+
+/// The first so many code points, and `…` where there were more.
+pub(super) fn cut(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// Whether a text has more code points than this, found out without counting them all.
+pub(super) fn is_longer(text: &str, chars: usize) -> bool {
+    text.len() > chars && text.char_indices().nth(chars).is_some()
+}
+
+/// A value as JSON writes it, or `null`.
+pub(super) fn scalar(value: &Value) -> String {
+    match value {
+        Value::Array(_) | Value::Object(_) => "null".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+/// A text as JSON writes it, within so many code points.
+pub(super) fn quoted(text: &str, max_chars: usize) -> String {
+    Value::from(cut(&one_line(text), max_chars)).to_string()
+}
+
+/// A text without breaks.
+pub(super) fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// A value within a list, without what separates its parts.
+pub(super) fn inline(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut spaced = false;
+    for c in text.chars() {
+        if c.is_whitespace() {
+            spaced = true;
+            continue;
+        }
+        if std::mem::take(&mut spaced) {
+            out.push('_');
+        }
+        out.push(if ";,[]{}".contains(c) { '_' } else { c });
+    }
+    if spaced {
+        out.push('_');
+    }
+    out
+}
+
+/// The first text among some members.
+pub(super) fn first_text<'v>(value: &'v Value, names: &[&str]) -> Option<&'v str> {
+    let text = |name: &&str| value.get(*name)?.as_str().filter(|text| !text.is_empty());
+    names.iter().find_map(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stay_on_one_line_and_apart() {
+        assert_eq!(inline("a b;c,[d]{e}\n\nf "), "a_b_c__d__e__f_");
+        assert_eq!(quoted(" a\n  b\t\"c\" ", 80), "\"a b \\\"c\\\"\"");
+        assert_eq!(cut("a\u{1F980}cd", 2), "a\u{1F980}…");
+        assert_eq!(cut("a\u{1F980}", 2), "a\u{1F980}");
+        assert!(is_longer("a\u{1F980}c", 2) && !is_longer("\u{1F980}\u{1F980}", 2));
+    }
+}
