@@ -6,7 +6,7 @@
 
 use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
 use rung_tool::Reply;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Asking;
 use super::binary::is_base64;
@@ -17,8 +17,6 @@ use super::ladder::{Known, Ladder, MAX_RECORDS, identity, is_cut};
 const MOST_CHARS: usize = 1_024;
 /// Levels of records within records.
 const MAX_DEPTH: usize = 4;
-/// Members that say once more what another member says.
-const REPEATED: [&str; 1] = ["connector_instance_id"];
 
 /// A page before it is brought within its budget.
 pub(super) struct Page<'a> {
@@ -454,19 +452,29 @@ impl Page<'_> {
         }
     }
 
-    /// Leaves out what says once more what is said elsewhere.
+    /// Says once what every row says again: by which other name its source is known, and what it is called.
     fn say_once(&mut self) {
         if let Some(body) = self.body.as_object_mut() {
             body.shift_remove("links");
         }
+        let mut names = Map::new();
         if let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) {
             for row in rows.iter_mut().filter_map(Value::as_object_mut) {
-                for name in REPEATED {
-                    if row.contains_key("connection_id") {
-                        row.shift_remove(name);
-                    }
+                let Some(connection) = row.get("connection_id").and_then(Value::as_str) else {
+                    continue;
+                };
+                let connection = connection.to_owned();
+                row.shift_remove("connector_instance_id");
+                let named = row.get("display_name").filter(|name| name.is_string());
+                let known = names.get(&connection);
+                if named.is_some() && (known.is_none() || known == named) {
+                    let name = row.shift_remove("display_name").unwrap_or_default();
+                    names.insert(connection, name);
                 }
             }
+        }
+        if let (Some(body), false) = (self.body.as_object_mut(), names.is_empty()) {
+            body.insert("display_names".to_owned(), Value::Object(names));
         }
     }
 }

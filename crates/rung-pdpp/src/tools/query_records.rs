@@ -183,7 +183,10 @@ const FOOTER_CHARS: usize = 96;
 /// Records in words.
 const MAX_ROWS: usize = 5;
 /// Code points that a record in words gets at least, where there is a choice.
-const ROW_CHARS: usize = 200;
+const ROW_CHARS: usize = 300;
+
+/// Code points that a record in words has where the address of its rest stands with it.
+const ADDRESS_CHARS: usize = 480;
 
 /// A page in words.
 fn words(
@@ -231,7 +234,7 @@ fn words(
     let shown = rows.len().min(MAX_ROWS);
     let shown = (1..=shown)
         .rev()
-        .find(|shown| room / shown >= 2 * ROW_CHARS)
+        .find(|shown| room / shown >= ROW_CHARS)
         .unwrap_or(1);
     text.push_str(&format!(" Showing up to {shown}:"));
     let (mut cut_any, mut windows) = (false, Vec::new());
@@ -259,12 +262,17 @@ fn row_words(
     max_chars: usize,
 ) -> (String, bool, Vec<WindowId>) {
     let id = identity(row, known);
-    let mut slim = row.clone();
-    if let Some(members) = slim.as_object_mut() {
-        for name in ["object", "connector_instance_id", "links"] {
-            members.shift_remove(name);
+    // Whose it is stands in its id, and need not be told again.
+    let mut slim = match (&id, row.get("data")) {
+        (Some(id), Some(data)) if data.is_object() => {
+            let mut slim = json!({"id": id.to_string(), "data": data});
+            if let Some(expanded) = row.get("expanded") {
+                slim["expanded"] = expanded.clone();
+            }
+            slim
         }
-    }
+        _ => row.clone(),
+    };
     cut_row(&mut slim, known, usize::MAX, 0);
     let whole = format!("record[{at}] {slim}");
     let shown_chars = whole.chars().count();
@@ -282,9 +290,13 @@ fn row_words(
     let way = |(field, text): (&str, &str), chars: usize, others: &[&str]| {
         let (size, go_on) = (text.chars().count(), window(&id, field, Some(chars as u64)));
         let mut way = format!(
-            "continue id={id} field_path={field} chars=0..{chars} of {size} tool=read_record_field offset_chars={chars} uri={}",
-            go_on.uri()
+            "continue id={id} field_path={field} chars=0..{chars} of {size} tool=read_record_field offset_chars={chars}"
         );
+        // The address is among the links as well, and takes as much room as the record.
+        if max_chars >= ADDRESS_CHARS {
+            way.push_str(" uri=");
+            way.push_str(&go_on.uri());
+        }
         if !others.is_empty() {
             way.push_str(" more_fields=");
             way.push_str(&others.join(","));
@@ -313,13 +325,20 @@ fn row_words(
         }
     }
     cut_row(&mut slim, known, low, 0);
-    let line = cut(&format!("record[{at}] {slim}"), room);
+    let line = format!("record[{at}] {slim}");
+    // Where the line itself ends early nothing is sure to be there.
+    let shown = if super::text::is_longer(&line, room) {
+        0
+    } else {
+        low
+    };
+    let line = cut(&line, room);
     let mut cut_fields = long.iter().filter(|(_, text)| is_cut(text, low));
     let Some((field, text)) = cut_fields.next() else {
         return (line, true, Vec::new());
     };
     let others: Vec<&str> = cut_fields.map(|(name, _)| name.as_str()).collect();
-    let (way, go_on) = way((field, text), low, &others);
+    let (way, go_on) = way((field, text), shown, &others);
     (format!("{line}\n{way}"), true, vec![go_on])
 }
 

@@ -116,6 +116,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
 const SNIPPET_CHARS: usize = 320;
 /// Code points of what is shown of them in words.
 const BRIEF_CHARS: usize = 96;
+/// Hits in words.
+const TOP_HITS: usize = 3;
 /// Excerpts of a hit.
 const MAX_EXCERPTS: usize = 3;
 /// Members of the snippet that mark what was found.
@@ -454,7 +456,7 @@ impl Page {
             body.insert("results_ref".to_owned(), json!("structuredContent.results"));
         }
         let results: Vec<Value> = self.hits.iter().map(Hit::whole).collect();
-        let text = self.words(asking.provider.url(), 1_700);
+        let text = self.words(1_700);
         let structured = self.structured(asking, self.body.clone(), results, self.ladder(true));
         let whole = asking.reply(text, structured, &self.windows(3));
         if whole.bytes() <= budget {
@@ -473,26 +475,23 @@ impl Page {
                 .collect();
             let structured =
                 self.structured(asking, self.body.clone(), results, self.ladder(false));
-            asking.reply(
-                self.words(asking.provider.url(), text_chars),
-                structured,
-                &self.windows(links),
-            )
+            asking.reply(self.words(text_chars), structured, &self.windows(links))
         };
         // First within two thirds of the budget, so that what was found leaves room to be read.
         for (text_chars, chars, links, most) in [
-            (1_400, 240, 3, budget * 2 / 3),
-            (1_200, 160, 2, budget * 2 / 3),
-            (1_000, 112, 1, budget * 2 / 3),
-            (900, 80, 1, budget),
-            (700, 48, 1, budget),
+            (1_700, 240, 3, budget * 2 / 3),
+            (1_600, 160, 2, budget * 2 / 3),
+            (1_500, 112, 1, budget * 2 / 3),
+            (1_200, 80, 1, budget * 2 / 3),
+            (1_200, 64, 1, budget),
+            (900, 48, 1, budget),
         ] {
             let reply = made(text_chars, chars, links);
             if reply.bytes() <= most {
                 return Ok(reply);
             }
         }
-        let smallest = made(700, 48, 1);
+        let smallest = made(900, 48, 1);
         if self.hits.len() < 2 {
             return Ok(smallest);
         }
@@ -563,7 +562,7 @@ impl Page {
     }
 
     /// What was found, in words.
-    fn words(&self, provider: &str, max_chars: usize) -> String {
+    fn words(&self, max_chars: usize) -> String {
         let mut text = format!("search: {} hit(s).", self.hits.len());
         if self.has_more {
             text.push_str(" has_more=true.");
@@ -582,56 +581,73 @@ impl Page {
         if self.hits.is_empty() {
             return text;
         }
-        let closing = format!(
-            "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits in structuredContent.results, provider {provider}."
-        );
-        let mut room = max_chars.saturating_sub(text.chars().count() + closing.chars().count());
-        let mut add = |text: &mut String, line: String| {
-            let chars = line.chars().count();
-            if chars <= room {
-                room -= chars;
-                text.push_str(&line);
-            }
-            chars <= room
-        };
-        // The hits' names are never left out, so they are counted first.
-        let mut lines = String::from("\nTop results:");
-        for (at, hit) in self.hits.iter().take(3).enumerate() {
-            add(&mut lines, self.hit_words(at, hit));
-        }
+        let closing = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits: structuredContent.results";
+        let taken = text.chars().count() + closing.chars().count() + 40;
+        let mut room = max_chars.saturating_sub(taken);
         let mut evidence = String::new();
-        for (at, hit) in self.hits.iter().take(3).enumerate() {
+        // Names are never left out, so they are counted before what was found.
+        let top = self.hits.len().min(TOP_HITS);
+        let names: usize = self.hits[..top]
+            .iter()
+            .enumerate()
+            .map(|(at, hit)| self.hit_words(at, hit, false).chars().count())
+            .sum();
+        room = room.saturating_sub(names);
+        let mut told = [false; TOP_HITS];
+        for (at, hit) in self.hits[..top].iter().enumerate() {
             for one in hit.all_excerpts().take(2) {
-                let mut line = format!(
-                    "\n{}. result={} field_path={} snippet={} id={} complete={}",
-                    evidence.matches('\n').count() + 1,
-                    at + 1,
-                    one.field,
-                    quoted(&around(&one.text, &self.q, BRIEF_CHARS), BRIEF_CHARS),
-                    hit.shown_id(),
-                    one.complete
-                );
-                if let Some(cursor) = one.args.get("cursor") {
-                    let _ = write!(line, " next_cursor={}", scalar(cursor));
+                let number = evidence.matches('\n').count() + 1;
+                let line = self.excerpt_words(number, at, hit, one);
+                let chars = line.chars().count();
+                if chars <= room {
+                    room -= chars;
+                    evidence.push_str(&line);
+                    told[at] = true;
                 }
-                line.push_str(" read=read_record_field");
-                for name in ["offset_chars", "limit_chars"] {
-                    if let Some(value) = one.args.get(name) {
-                        let _ = write!(line, " {name}={value}");
-                    }
-                }
-                add(&mut evidence, line);
             }
         }
         if !evidence.is_empty() {
             let _ = write!(text, "\nEvidence excerpts:{evidence}");
         }
-        text.push_str(&lines);
-        text.push_str(&closing);
+        text.push_str("\nTop results:");
+        for (at, hit) in self.hits[..top].iter().enumerate() {
+            // What was found of it is told above, where there was room.
+            let line = self.hit_words(at, hit, !told[at]);
+            let more = line.chars().count() - self.hit_words(at, hit, false).chars().count();
+            let fits = more <= room;
+            room -= if fits { more } else { 0 };
+            text.push_str(&if fits {
+                line
+            } else {
+                self.hit_words(at, hit, false)
+            });
+        }
+        text.push_str(closing);
         text
     }
 
-    fn hit_words(&self, at: usize, hit: &Hit) -> String {
+    fn excerpt_words(&self, number: usize, at: usize, hit: &Hit, one: &Excerpt) -> String {
+        let mut line = format!(
+            "\n{number}. result={} field_path={} snippet={} id={} complete={}",
+            at + 1,
+            one.field,
+            quoted(&around(&one.text, &self.q, BRIEF_CHARS), BRIEF_CHARS),
+            hit.shown_id(),
+            one.complete
+        );
+        if let Some(cursor) = one.args.get("cursor") {
+            let _ = write!(line, " next_cursor={}", scalar(cursor));
+        }
+        line.push_str(" read=read_record_field");
+        for name in ["offset_chars", "limit_chars"] {
+            if let Some(value) = one.args.get(name) {
+                let _ = write!(line, " {name}={value}");
+            }
+        }
+        line
+    }
+
+    fn hit_words(&self, at: usize, hit: &Hit, with_snippet: bool) -> String {
         let label = |name: &str| hit.head.get(name).and_then(Value::as_str);
         let mut line = format!("\n{}. id={}", at + 1, hit.shown_id());
         if let Some(key) = label("connector_key") {
@@ -653,7 +669,7 @@ impl Page {
         {
             let _ = write!(line, " connection_id={}", inline(connection));
         }
-        if let Some(snippet) = &hit.snippet {
+        if let Some(snippet) = hit.snippet.as_ref().filter(|_| with_snippet) {
             let _ = write!(
                 line,
                 " snippet={}",
