@@ -244,16 +244,17 @@ fn described(card: &Card, version: Version, whole: bool) -> Box<RawValue> {
     }
     if version >= Version::V2025_03_26 {
         let hints = card.hints;
-        put(
-            "annotations",
-            json!({
-                "title": *card.title,
-                "readOnlyHint": hints.read_only,
-                "destructiveHint": hints.destructive,
-                "idempotentHint": hints.idempotent,
-                "openWorldHint": hints.open_world,
-            }),
-        );
+        let mut told = json!({
+            "readOnlyHint": hints.read_only,
+            "destructiveHint": hints.destructive,
+            "idempotentHint": hints.idempotent,
+            "openWorldHint": hints.open_world,
+        });
+        // Said here by the version that has no other place for it.
+        if version < Version::V2025_06_18 {
+            told["title"] = (*card.title).into();
+        }
+        put("annotations", told);
     }
     raw(&tool)
 }

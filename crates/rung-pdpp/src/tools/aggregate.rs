@@ -100,7 +100,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         if reply.bytes() <= asking.usual_bytes() {
             return Ok(reply);
         }
-        if groups < 2 {
+        // A provider that gives more than was asked for will not give less.
+        if groups < 2 || limit.is_some_and(|limit| groups > limit) {
             let why = "the answer is larger than a reply may be";
             let fault = Fault::new(Code::ResultTooLarge, why);
             return Err(fault

@@ -101,13 +101,13 @@ pub(super) struct Shown<'a> {
 }
 
 impl Ladder<'_> {
-    /// A cursor to go on with, in a field whose content is known.
+    /// A cursor to go on with from a code point, or to go back with to it, in a field whose content is known.
     pub(super) fn cursor(
         self,
         record: &RecordId,
         field: &str,
         digest: &str,
-        offset: u64,
+        (offset, back): (u64, bool),
         limit_chars: u64,
     ) -> String {
         let binding = Binding {
@@ -117,7 +117,11 @@ impl Ladder<'_> {
             grant: self.authority,
         };
         let position = Position {
-            place: Place::Text(Path::root()),
+            place: if back {
+                Place::Before(Path::root())
+            } else {
+                Place::Text(Path::root())
+            },
             offset,
             limit_chars,
             shortcut: None,
@@ -142,7 +146,7 @@ impl Ladder<'_> {
             "preview_chars": shown.chars.unwrap_or(size),
             "size_chars": size,
             "size_grade": size_grade(size),
-            "cursor": self.cursor(record, shown.field, &digest, offset, limits::WINDOW_CHARS),
+            "cursor": self.cursor(record, shown.field, &digest, (offset, false), limits::WINDOW_CHARS),
             "digest": digest,
             "resource_uri": window(record, shown.field, shown.chars.map(|_| offset)).uri(),
             "read": {"tool": "read_record_field", "args": args},

@@ -51,8 +51,6 @@ use remote::Remote;
 
 /// Bytes of a message where nobody says otherwise.
 pub const REPLY_BYTES: usize = 12_000;
-/// What stands around a reply in its message: the envelope, the request's id, who says it.
-const AROUND_BYTES: usize = 400;
 /// Links in a reply.
 const MAX_LINKS: usize = 5;
 
@@ -78,6 +76,8 @@ pub struct Options {
     pub fetch_data: bool,
     /// Bytes of a message, unless more was asked for by number.
     pub max_reply_bytes: usize,
+    /// Bytes of any message that the server sends, whatever was asked for.
+    pub max_message_bytes: usize,
     /// What makes cursors ours.
     pub key: CursorKey,
 }
@@ -272,8 +272,13 @@ impl ToolSource for Tools {
 impl Asking<'_> {
     /// Bytes of a reply whose size nobody chose.
     fn usual_bytes(&self) -> usize {
-        let usual = self.options.max_reply_bytes.saturating_sub(AROUND_BYTES);
-        usual.min(self.call.budget.max_bytes)
+        // What stands around a reply in its message has been taken from the call's budget.
+        let most = self.call.budget.max_bytes;
+        let around = self.options.max_message_bytes.saturating_sub(most);
+        self.options
+            .max_reply_bytes
+            .saturating_sub(around)
+            .min(most)
     }
 
     /// Bytes of a reply whose size was chosen, by number or by asking for one whole thing.
@@ -342,7 +347,7 @@ fn stream_input() -> Value {
 }
 
 fn connection_input() -> Value {
-    json!({"type": "string", "minLength": 1, "description": "Source to read, from schema; needed when several hold the stream"})
+    json!({"type": "string", "minLength": 1, "description": "Source, from schema; needed when several hold the stream"})
 }
 
 fn limit_input(description: &str) -> Value {
@@ -350,10 +355,10 @@ fn limit_input(description: &str) -> Value {
 }
 
 fn filter_input() -> Value {
-    let bound = json!({"type": ["string", "number", "boolean"]});
+    let bound = json!({"type": ["string", "number"]});
     json!({
         "type": "object",
-        "description": "Field → exact value, or range {gte,gt,lte,lt}; ANDed. Fields and operators: schema(stream)",
+        "description": "Field → exact value or range {gte,gt,lte,lt}, ANDed; what is allowed: schema(stream)",
         "additionalProperties": {
             "type": ["string", "number", "boolean", "object"],
             "properties": {"gte": bound, "gt": bound, "lte": bound, "lt": bound},

@@ -413,11 +413,16 @@ impl Page<'_> {
             let try_with = budget.saturating_sub(shared) / each.max(1);
             return Err(TooMany(try_with.clamp(1, rows - 1)));
         }
-        Ok(self.one(words))
+        Ok(self.as_fits(words))
     }
 
-    /// One record whose short fields alone are more than the usual budget: as much of it as may be sent at all.
-    fn one(mut self, words: Words<'_>) -> Reply {
+    /// How many records there are.
+    pub(super) fn count(&self) -> usize {
+        self.list().len()
+    }
+
+    /// What cannot be had in smaller pieces: as much of it as may be sent at all.
+    pub(super) fn as_fits(mut self, words: Words<'_>) -> Reply {
         let manner = MANNERS[2];
         let (text, windows) = words(&self.body, self.list(), manner.text_chars);
         let longs = Longs::of(self.list(), self.known);
@@ -465,6 +470,9 @@ impl Page<'_> {
                 };
                 let connection = connection.to_owned();
                 row.shift_remove("connector_instance_id");
+                if row.get("object").is_some_and(|object| object == "record") {
+                    row.shift_remove("object");
+                }
                 let named = row.get("display_name").filter(|name| name.is_string());
                 let known = names.get(&connection);
                 if named.is_some() && (known.is_none() || known == named) {

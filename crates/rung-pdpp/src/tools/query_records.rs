@@ -116,6 +116,11 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let words = |body: &Value, rows: &[Value], max_chars: usize| {
             words(stream, body, rows, known, shortened, max_chars)
         };
+        // A provider that gives more than was asked for will not give less.
+        let ignored = limit.is_some_and(|limit| page.count() > limit);
+        if ignored {
+            return Ok(page.as_fits(&words));
+        }
         match page.reply(&words) {
             Ok(reply) => return Ok(reply),
             // The provider's own cursor then leads on to the records that are left out here.

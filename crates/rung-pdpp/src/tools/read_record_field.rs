@@ -1,7 +1,7 @@
 //! `read_record_field`: a part of a long field, and how to read on from there.
 
 use rung_fault::{Code, Fault};
-use rung_ladder::{Binding, Unread, head, json_string_bytes, limits};
+use rung_ladder::{Binding, Place, Unread, head, json_string_bytes, limits};
 use rung_tool::{Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -198,6 +198,8 @@ pub(super) struct Window {
     uri: String,
     /// Whether whoever asked said how long it is to be.
     sized: bool,
+    /// Whether it was read to end where it ends.
+    back: bool,
 }
 
 /// How long it is that the provider has it, where it says nothing of what it is.
@@ -214,13 +216,20 @@ impl Window {
             None => None,
             Some(cursor) => Some(open(asking, &asked, cursor)?),
         };
+        let mut back = false;
         let (offset, limit) = match &opened {
             Some(Opened::Sealed(unread)) => {
                 let position = &unread.position;
-                (
-                    Some(position.offset),
-                    selector.limit_chars.unwrap_or(position.limit_chars),
-                )
+                let limit = selector.limit_chars.unwrap_or(position.limit_chars);
+                back = matches!(position.place, Place::Before(_));
+                // What goes back ends where the cursor was given.
+                let limit = if back {
+                    limit.min(position.offset)
+                } else {
+                    limit
+                };
+                let before = if back { limit } else { 0 };
+                (Some(position.offset - before), limit.max(1))
             }
             Some(Opened::Plain(offset)) => (
                 Some(*offset),
@@ -252,7 +261,8 @@ impl Window {
                 .with("limit_chars", Some(limit)),
         };
         let body = asking.provider.read(&ask).await?.body;
-        let window = Self::of(asked, &body, limit)?;
+        let mut window = Self::of(asked, &body, limit)?;
+        window.back = back;
         if let Some(Opened::Sealed(unread)) = &opened {
             let binding = window.binding(asking);
             let checked = unread.check(
@@ -322,6 +332,7 @@ impl Window {
             start,
             limit,
             matched,
+            back: false,
         })
     }
 
@@ -353,12 +364,12 @@ impl Window {
             authority: asking.provider.authority(),
         };
         let revision = self.revision();
-        let cursor = |offset: u64, limit: u64| {
-            ladder.cursor(&self.record, &self.field, &revision, offset, limit)
+        let cursor = |at: (u64, bool)| {
+            let limit = self.limit.max(1);
+            ladder.cursor(&self.record, &self.field, &revision, at, limit)
         };
-        let next = (!self.is_last()).then(|| cursor(self.end(), self.limit));
-        let back = self.start.min(self.limit);
-        let previous = (self.start > 0).then(|| cursor(self.start - back, back.max(1)));
+        let next = (!self.is_last()).then(|| cursor((self.end(), false)));
+        let previous = (self.start > 0).then(|| cursor((self.start, true)));
         let uri = |cursor: &Option<String>| {
             cursor.as_ref().map(|cursor| {
                 WindowId {
@@ -405,26 +416,27 @@ impl Window {
         })
     }
 
-    /// Cuts the text so that a reply of `around` bytes and as many copies of it fits.
+    /// Cuts the text so that as many copies of it as there are take no more than `room`: at its end, or at its beginning where it
+    /// was read to end where it ends.
     fn fit(&mut self, room: usize, copies: usize) {
-        let mut taken = 0;
         let mut buffer = [0; 4];
-        let fits = |c: char| {
+        let mut taken = 0;
+        let mut fits = |c: &char| {
             taken += (json_string_bytes(c.encode_utf8(&mut buffer)) - 2) * copies;
             taken <= room
         };
-        let kept: usize = self
-            .text
-            .chars()
-            .take_while({
-                let mut fits = fits;
-                move |c| fits(*c)
-            })
-            .map(char::len_utf8)
-            .sum();
         // A window that shows nothing leads nowhere.
-        let first = self.text.chars().next().map_or(0, char::len_utf8);
-        self.text.truncate(kept.max(first));
+        if self.back {
+            let kept = self.text.chars().rev().take_while(&mut fits).count().max(1);
+            let cut = self.text.chars().count().saturating_sub(kept);
+            self.text = self.text.chars().skip(cut).collect();
+            self.start += cut as u64;
+        } else {
+            let kept = self.text.chars().take_while(&mut fits).count().max(1);
+            if let Some((end, _)) = self.text.char_indices().nth(kept) {
+                self.text.truncate(end);
+            }
+        }
     }
 
     fn reply(mut self, asking: &Asking<'_>) -> Reply {

@@ -107,7 +107,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         Some(Arc::new(Tools::of_service(
             data.clone(),
             here.clone(),
-            super::pdpp::tool_options(&args.data, results.cursor_key()),
+            super::pdpp::tool_options(&args.data, settings.reply_max_bytes(), results.cursor_key()),
         )?)),
     )?;
     offer.icon = format!("{here}{ICON}");

@@ -506,24 +506,19 @@ fn an_agent_comes_through_the_door_with_the_token_of_a_grant_until_it_is_revoked
     );
     let given = approve(&data, pushed["request_uri"].as_str().unwrap()).json();
     let token = given["token"].as_str().unwrap();
-    let about = || {
-        modern(
-            1,
-            "tools/call",
-            json!({"name": "rung.about", "arguments": {}}),
-        )
-        .bearer(token)
-    };
-    let reply = data.server.post(about()).json();
-    assert_eq!(reply["result"]["structuredContent"]["caller"], "longview");
-    assert_eq!(reply["result"]["structuredContent"]["access"], "read");
+    let schema =
+        || modern(1, "tools/call", json!({"name": "schema", "arguments": {}})).bearer(token);
+    let reply = data.server.post(schema()).json();
+    let bearer = &reply["result"]["structuredContent"]["data"]["bearer"];
+    assert_eq!(bearer["client_id"], "longview");
+    assert_eq!(bearer["grant_id"], given["grant_id"]);
     data.ask(
         &data.owner,
         "POST",
         &format!("/grants/{}/revoke", given["grant_id"].as_str().unwrap()),
         "",
     );
-    assert_eq!(data.server.post(about()).status, 401);
+    assert_eq!(data.server.post(schema()).status, 401);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The real executable, from the outside. One behaviour a file.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)]
 
+mod agents;
 mod authorization;
 mod bounds;
 mod completions;

@@ -54,7 +54,8 @@ pub(super) fn run(args: &AdapterArgs, settings: impl FnOnce() -> Result<Settings
     let settings = settings()?;
     super::super::log_to_stderr(&settings);
     let home = Home::open(settings.home()?)?;
-    let options = tool_options(&args.data, home.cursor_key()?);
+    let most = MAX_REPLY_BYTES.max(args.data.max_reply_bytes);
+    let options = tool_options(&args.data, most, home.cursor_key()?);
     let tools = Arc::new(Tools::of_provider(provider.clone(), cache, options)?);
     let server = Server::new(Offer {
         name: args.server_name.clone(),
@@ -66,7 +67,7 @@ pub(super) fn run(args: &AdapterArgs, settings: impl FnOnce() -> Result<Settings
         resources: tools,
         prompts: None,
         changes: None,
-        budget: Budget::bytes(MAX_REPLY_BYTES.max(args.data.max_reply_bytes)),
+        budget: Budget::bytes(most),
         key: SealKey::new(home.request_key()?),
         tasks: None,
     });
@@ -85,12 +86,17 @@ pub(super) fn run(args: &AdapterArgs, settings: impl FnOnce() -> Result<Settings
 }
 
 /// How the tools answer, as the command line says.
-pub(in crate::commands) fn tool_options(args: &DataArgs, key: CursorKey) -> Options {
+pub(in crate::commands) fn tool_options(
+    args: &DataArgs,
+    max_message_bytes: usize,
+    key: CursorKey,
+) -> Options {
     Options {
         full: args.tools == DataTools::Full,
         links: !args.no_resource_links,
         fetch_data: args.fetch_data,
         max_reply_bytes: args.max_reply_bytes,
+        max_message_bytes,
         key,
     }
 }

@@ -1,0 +1,353 @@
+//! Providers that are slow, lie, send too much, send elsewhere or refuse: each is reported as what it is, and no credential is shown.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::adapter;
+use super::fake::{Provider, answer};
+use crate::sandbox::Sandbox;
+
+const TOKEN: &str = "s3cret-bearer-of-the-agent";
+
+const CALLS: [(&str, &str); 6] = [
+    ("schema", "{}"),
+    ("query_records", "{\"stream\":\"messages\"}"),
+    (
+        "aggregate",
+        "{\"stream\":\"messages\",\"metric\":\"count\"}",
+    ),
+    ("search", "{\"q\":\"x\"}"),
+    ("fetch", "{\"id\":\"c/messages:m\"}"),
+    (
+        "read_record_field",
+        "{\"id\":\"c/messages:m\",\"field_path\":\"body\"}",
+    ),
+];
+
+/// What every tool makes of a provider: the errors, or the answers.
+fn all(provider: &Provider) -> Vec<(String, Value)> {
+    let sandbox = Sandbox::new();
+    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
+    CALLS
+        .iter()
+        .map(|(tool, arguments)| {
+            let given = agent.call(tool, serde_json::from_str(arguments).unwrap());
+            assert!(given.bytes <= 12_000, "{tool}: {} bytes", given.bytes);
+            assert!(
+                !given.result.to_string().contains(TOKEN),
+                "{tool} shows the bearer"
+            );
+            ((*tool).to_owned(), given.result)
+        })
+        .collect()
+}
+
+#[test]
+fn refusals_are_passed_on_as_they_are() {
+    for (status, code) in [
+        (401, "invalid_token"),
+        (403, "needs_broader_grant"),
+        (409, "ambiguous_connection"),
+        (410, "cursor_expired"),
+        (429, "rate_limit_exceeded"),
+        (500, "api_error"),
+    ] {
+        let provider = Provider::of(move |_| {
+            (
+                status,
+                json!({"error": {"type": "some_error", "code": code, "message": "as it is", "extra": [1, 2]}}),
+            )
+        });
+        for (tool, result) in all(&provider) {
+            assert_eq!(result["isError"], true);
+            let told = &result["structuredContent"];
+            assert_eq!(
+                told["error"],
+                json!({"type": "some_error", "code": code, "message": "as it is", "extra": [1, 2], "request_id": "req_fake"}),
+                "{tool}"
+            );
+            assert_eq!(
+                (told["http_status"].as_u64(), told["request_id"].as_str()),
+                (Some(status.into()), Some("req_fake"))
+            );
+        }
+        assert_eq!(
+            provider.asked().len(),
+            CALLS.len(),
+            "nobody tries again with more"
+        );
+    }
+    let oauth = Provider::of(|_| {
+        (
+            401,
+            json!({"error": "invalid_token", "error_description": "it is over"}),
+        )
+    });
+    let (_, result) = &all(&oauth)[1];
+    assert_eq!(
+        result["structuredContent"]["error"],
+        json!({"type": "invalid_token", "code": "invalid_token", "message": "it is over", "request_id": "req_fake"})
+    );
+    let page =
+        Provider::raw(|_, stream| answer(stream, 502, "text/html", "", b"<h1>Bad gateway</h1>"));
+    let (_, result) = &all(&page)[1];
+    assert_eq!(
+        (
+            result["structuredContent"]["error"]["type"].as_str(),
+            result["structuredContent"]["error"]["code"].as_str()
+        ),
+        (Some("rs_error"), Some("http_502"))
+    );
+}
+
+#[test]
+fn what_is_not_what_it_says_is_no_answer() {
+    let html = Provider::raw(|_, stream| {
+        answer(
+            stream,
+            200,
+            "text/html",
+            "",
+            b"{\"object\":\"list\",\"data\":[]}",
+        )
+    });
+    let broken = Provider::raw(|_, stream| {
+        answer(
+            stream,
+            200,
+            "application/json",
+            "",
+            b"{\"object\":\"list\",\"data\":[",
+        )
+    });
+    let nested = Provider::raw(|_, stream| {
+        answer(
+            stream,
+            200,
+            "application/json",
+            "",
+            "[".repeat(200_000).as_bytes(),
+        )
+    });
+    for provider in [html, broken, nested] {
+        for (tool, result) in all(&provider) {
+            assert_eq!(result["isError"], true, "{tool}: {result}");
+            assert_eq!(
+                result["structuredContent"]["error"]["type"],
+                "adapter_error"
+            );
+        }
+    }
+    // JSON that is something else altogether.
+    for body in [
+        json!(null),
+        json!(7),
+        json!([]),
+        json!("x"),
+        json!({"data": {"data": {"data": 1}}}),
+        json!({"data": [null, 1, [], {"id": 3}]}),
+        json!({"connectors": [1, {"streams": [1]}], "groups": [1], "window": 1, "results": [1, null]}),
+    ] {
+        let provider = Provider::of(move |_| (200, body.clone()));
+        all(&provider);
+    }
+}
+
+#[test]
+fn a_flood_is_cut_off_and_the_next_call_is_answered() {
+    let provider = Provider::raw(|asked, stream| {
+        if asked.path() != "/v1/search" {
+            return answer(
+                stream,
+                200,
+                "application/json",
+                "",
+                b"{\"object\":\"list\",\"data\":[]}",
+            );
+        }
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let _gone = stream.write_all(head.as_bytes());
+        let piece = format!("100000\r\n{}\r\n", " ".repeat(0x10_0000));
+        for _ in 0..100 {
+            if stream.write_all(piece.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let sandbox = Sandbox::new();
+    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let error = agent.refused("search", json!({"q": "x"}));
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("longer than 16777216 bytes"),
+        "{error}"
+    );
+    agent.ok("query_records", json!({"stream": "messages"}));
+    let super::Agent::Pipes(stdio) = &agent else {
+        unreachable!()
+    };
+    let status = std::fs::read_to_string(format!("/proc/{}/status", stdio.child.id())).unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 100_000, "{peak} kB at the peak");
+    // One that says beforehand how much it would be is not listened to at all.
+    let loud = Provider::raw(|_, stream| {
+        let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 104857600\r\n\r\n{}");
+        std::thread::sleep(Duration::from_secs(2));
+    });
+    let error = adapter(&sandbox, &loud.address, TOKEN, &[]).refused("schema", json!({}));
+    assert!(
+        error["message"].as_str().unwrap().contains("longer than"),
+        "{error}"
+    );
+}
+
+#[test]
+fn nobody_is_followed_elsewhere() {
+    let other = Provider::of(|_| (200, json!({"object": "list", "data": []})));
+    let there = other.address.clone();
+    let provider = Provider::raw(move |_, stream| {
+        answer(
+            stream,
+            302,
+            "text/plain",
+            &format!("Location: http://{there}/v1/schema\r\n"),
+            b"",
+        );
+    });
+    for (tool, result) in all(&provider) {
+        let error = &result["structuredContent"]["error"];
+        assert_eq!(
+            (
+                error["code"].as_str(),
+                result["structuredContent"]["http_status"].as_u64()
+            ),
+            (Some("http_302"), Some(302)),
+            "{tool}"
+        );
+        assert!(
+            error["message"]
+                .as_str()
+                .unwrap()
+                .contains("not taken along"),
+            "{error}"
+        );
+    }
+    assert!(other.asked().is_empty());
+}
+
+#[test]
+fn a_bearer_that_is_repeated_is_not_shown() {
+    let provider = Provider::raw(|asked, stream| {
+        let said = &asked.authorization;
+        let more = format!("Request-Id: {said}\r\n");
+        if asked.path() == "/v1/search" {
+            return answer(
+                stream,
+                401,
+                "application/json",
+                &more,
+                json!({"error": {"code": "x", "message": format!("you sent {said}"), said: said}})
+                    .to_string()
+                    .as_bytes(),
+            );
+        }
+        let row = json!({"object": "record", "id": "m", "stream": "messages", "connection_id": "c", "data": {"body": format!("{said} {said}")}});
+        let body = json!({"object": "list", "data": [row], "window": {"text": said, "start_chars": 0}, "title": said, "connectors": [{"streams": [{"name": said}]}]});
+        answer(
+            stream,
+            200,
+            "application/json",
+            &more,
+            body.to_string().as_bytes(),
+        );
+    });
+    all(&provider);
+}
+
+#[test]
+fn one_that_does_not_answer_is_said_not_to() {
+    let sandbox = Sandbox::new();
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().to_string()
+    };
+    let error = adapter(&sandbox, &closed, TOKEN, &[]).refused("schema", json!({}));
+    assert_eq!(error["code"], "source_unavailable");
+    assert!(
+        error["message"].as_str().unwrap().contains(&closed),
+        "{error}"
+    );
+    // While one call waits, others are answered.
+    let slow = Provider::raw(|asked, stream| {
+        if asked.path() == "/v1/search" {
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        answer(
+            stream,
+            200,
+            "application/json",
+            "",
+            b"{\"object\":\"list\",\"data\":[]}",
+        );
+    });
+    let super::Agent::Pipes(mut stdio) = adapter(&sandbox, &slow.address, TOKEN, &[]) else {
+        unreachable!()
+    };
+    let waiting = stdio.begin(
+        "tools/call",
+        &json!({"name": "search", "arguments": {"q": "x"}}),
+    );
+    let quick = stdio.begin(
+        "tools/call",
+        &json!({"name": "query_records", "arguments": {"stream": "messages"}}),
+    );
+    assert_eq!(stdio.next()["id"], quick);
+    assert_eq!(stdio.next()["id"], waiting);
+    let half = Provider::raw(|_, stream| {
+        let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"object\"");
+        let _gone = stream.shutdown(std::net::Shutdown::Both);
+    });
+    for (tool, result) in all(&half) {
+        assert_eq!(
+            result["structuredContent"]["error"]["code"], "source_unavailable",
+            "{tool}"
+        );
+    }
+}
+
+#[test]
+fn one_that_gives_more_than_was_asked_for_does_not_hold_us_up() {
+    let provider = Provider::of(|asked| {
+        let rows: Vec<Value> = (0..200).map(|n| json!({"object": "record", "id": format!("m{n}"), "stream": "messages", "connection_id": "c",
+            "connector_id": "x", "record_key": format!("m{n}"), "key": "k".repeat(300), "count": 1, "data": {"a": "short", "b": n, "c": "also short"}})).collect();
+        match asked.path() {
+            path if path.ends_with("/aggregate") => (200, json!({"groups": rows})),
+            _ => (
+                200,
+                json!({"object": "list", "data": rows, "has_more": true, "next_cursor": "on"}),
+            ),
+        }
+    });
+    let sandbox = Sandbox::new();
+    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
+    for (tool, arguments) in [
+        ("query_records", json!({"stream": "messages", "limit": 100})),
+        (
+            "aggregate",
+            json!({"stream": "messages", "metric": "count", "group_by": "a"}),
+        ),
+        ("search", json!({"q": "x", "limit": 100})),
+    ] {
+        let given = agent.call(tool, arguments);
+        assert!(given.bytes < 270_000, "{tool}: {}", given.bytes);
+    }
+    assert!(provider.asked().len() < 20, "{}", provider.asked().len());
+}

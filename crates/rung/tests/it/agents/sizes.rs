@@ -1,0 +1,220 @@
+//! What answers cost. The sizes are a product: whoever makes them larger sees it here.
+
+use serde_json::{Value, json};
+
+use super::fake::Provider;
+use super::{Agent, adapter};
+use crate::sandbox::Sandbox;
+
+const TOKEN: &str = "a-scoped-token-of-some-length";
+
+/// Mail as people have it: some lines of text in every message.
+fn mail(n: usize) -> Value {
+    let body = format!(
+        "Dear Ada,\n\n{} invoice {n}.\n\nRegards,\nBob\n",
+        "the harbour library needs north light, so the tables move. ".repeat(14)
+    );
+    json!({"object": "record", "id": format!("msg-{n:04}"), "stream": "messages", "emitted_at": "2026-03-01T00:00:00Z", "connection_id": "cin_a1b2c3d4",
+        "connector_instance_id": "cin_a1b2c3d4", "display_name": "ada@example.org",
+        "data": {"id": format!("msg-{n:04}"), "from": "bob@example.org", "to": "ada@example.org", "subject": format!("Re: Harbour library {n}"), "body": body,
+                 "sent_at": "2026-03-01T08:15:00Z", "unread": false}})
+}
+
+fn provider() -> Provider {
+    Provider::of(|asked| {
+        let limit = asked
+            .pairs()
+            .iter()
+            .find(|(name, _)| name == "limit")
+            .map_or(25, |(_, value)| value.parse::<usize>().unwrap());
+        let on = "bmV4dCBwYWdlIG9mIHRoaXMgbGlzdCwgc2VhbGVkIGZvciBvbmUgZ3JhbnQgYW5kIG9uZSBvcmRlcg";
+        let list = |data: Vec<Value>| {
+            json!({"object": "list", "data": data, "has_more": true, "next_cursor": on, "url": asked.path(),
+            "links": {"self": asked.target, "next": format!("{}&cursor={on}", asked.target)}, "meta": {"count": {"kind": "none"}, "warnings": []}})
+        };
+        match asked.path() {
+            "/v1/search" => (200, list((0..limit).map(|n| {
+                let text = format!("… the harbour library needs north light, so the tables move. <mark>invoice</mark> {n}. Regards, Bob");
+                json!({"object": "search_result", "stream": "messages", "record_key": format!("msg-{n:04}"), "connector_id": "mail", "emitted_at": "2026-03-01T00:00:00Z",
+                    "record_url": format!("/v1/streams/messages/records/msg-{n:04}?connection_id=cin_a1b2c3d4"), "authored_at": "2026-03-01T08:15:00Z", "connection_id": "cin_a1b2c3d4",
+                    "connector_instance_id": "cin_a1b2c3d4", "display_name": "ada@example.org", "matched_fields": ["body"], "snippet": {"field": "body", "text": text.repeat(2)},
+                    "evidence_excerpts": [{"object": "evidence_excerpt", "field_path": "body", "preview_text": text.repeat(2), "provenance": "lexical_match", "truncated": true,
+                        "read": {"object": "field_window_read", "method": "GET", "route": format!("/v1/streams/messages/records/msg-{n:04}/field-window"), "stream": "messages",
+                                 "record_id": format!("msg-{n:04}"), "field": "body", "connection_id": "cin_a1b2c3d4"}}],
+                    "score": {"kind": "bm25", "order": "lower_is_better", "value": -3.2}})
+            }).collect())),
+            "/v1/schema" => (200, many_streams()),
+            _ => (200, list((0..limit).map(mail).collect())),
+        }
+    })
+}
+
+/// The compact schema of somebody with many sources.
+fn many_streams() -> Value {
+    let fields: serde_json::Map<String, Value> = (0..12)
+        .map(|n| {
+            (
+                format!("field_{n}"),
+                json!("t=string,eq,lex,a=count_distinct|group_by"),
+            )
+        })
+        .collect();
+    let connectors: Vec<Value> = (0..12).map(|c| {
+        let streams: Vec<Value> = (0..5).map(|s| json!({"name": format!("stream_{s}"), "granted": true, "primary_key": ["id"], "connection_id": format!("cin_{c:06}"), "field_capabilities": fields})).collect();
+        json!({"connector_key": format!("source{c}"), "granted_connections": [{"connection_id": format!("cin_{c:06}"), "display_name": "Ada"}], "streams": streams})
+    }).collect();
+    json!({"object": "schema", "detail": "compact", "connectors": connectors})
+}
+
+#[test]
+fn answers_cost_what_they_are_meant_to() {
+    let sandbox = Sandbox::new();
+    let provider = provider();
+    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let mut sizes = Vec::new();
+    let (_, listed) = agent.ask("tools/list", json!({}));
+    sizes.push(("tools/list", listed));
+    let page = agent.ok("query_records", json!({"stream": "messages"}));
+    assert_eq!(
+        page.structured()["data"]["data"].as_array().unwrap().len(),
+        25,
+        "all of them"
+    );
+    sizes.push(("25 messages", page.bytes));
+    let found = agent.ok("search", json!({"q": "invoice", "limit": 10}));
+    assert_eq!(found.structured()["results"].as_array().unwrap().len(), 10);
+    sizes.push(("10 hits", found.bytes));
+    let schema = agent.ok("schema", json!({}));
+    assert!(schema.text().len() < 18_000, "{}", schema.text().len());
+    sizes.push(("schema of 60 streams", schema.bytes));
+    for (what, most) in [
+        ("tools/list", 12_000),
+        ("25 messages", 12_000),
+        ("10 hits", 8_000),
+        ("schema of 60 streams", 60_000),
+    ] {
+        let size = sizes.iter().find(|(name, _)| *name == what).unwrap().1;
+        assert!(size <= most, "{what}: {size} of {most}");
+    }
+    // To the nearest hundred: a new word is no news, a new list is.
+    let told: Vec<String> = sizes
+        .iter()
+        .map(|(what, size)| format!("{what}: {}", size.div_ceil(100) * 100))
+        .collect();
+    insta::assert_snapshot!(told.join("\n"), @r"
+    tools/list: 11700
+    25 messages: 11900
+    10 hits: 7400
+    schema of 60 streams: 54000
+    ");
+}
+
+#[test]
+fn every_field_that_is_cut_is_listed_and_goes_on_where_it_was_cut() {
+    let sandbox = Sandbox::new();
+    let provider = provider();
+    for budget in ["4000", "12000", "20000", "200000"] {
+        let mut agent = adapter(
+            &sandbox,
+            &provider.address,
+            TOKEN,
+            &["--max-reply-bytes", budget],
+        );
+        for limit in [1, 5, 25, 60, 100] {
+            let given = agent.ok(
+                "query_records",
+                json!({"stream": "messages", "limit": limit}),
+            );
+            assert!(
+                given.bytes <= budget.parse().unwrap(),
+                "{limit} within {budget}: {}",
+                given.bytes
+            );
+            let structured = given.structured();
+            let rows = structured["data"]["data"].as_array().unwrap();
+            assert!(!rows.is_empty() && rows.len() <= limit);
+            if rows.len() < limit {
+                assert!(
+                    given.text().contains("page_shortened=true"),
+                    "{}",
+                    given.text()
+                );
+                assert_eq!(
+                    provider.last().pairs()[0],
+                    ("limit".to_owned(), rows.len().to_string()),
+                    "its cursor is of this very page"
+                );
+            }
+            assert!(structured["data"]["next_cursor"].is_string());
+            let ladder = &structured["content_ladder"];
+            for (n, row) in rows.iter().enumerate() {
+                let whole = mail(n);
+                for (name, value) in whole["data"].as_object().unwrap() {
+                    let shown = &row["data"][name];
+                    if shown == value {
+                        continue;
+                    }
+                    assert_eq!(name, "body", "short fields are never cut");
+                    let shown = shown.as_str().unwrap().strip_suffix('…').unwrap();
+                    assert!(value.as_str().unwrap().starts_with(shown));
+                    let id = format!("cin_a1b2c3d4/messages:msg-{n:04}");
+                    let entry = ladder["records"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .find(|entry| entry["id"] == id.as_str());
+                    let entry = entry.unwrap_or_else(|| panic!("{id} is listed: {ladder}"));
+                    let field = &entry["field_windows"][0];
+                    assert_eq!(
+                        (field["field_path"].as_str(), field["size_chars"].as_u64()),
+                        (
+                            Some("body"),
+                            Some(value.as_str().unwrap().chars().count() as u64)
+                        )
+                    );
+                    let offset = field["read"]["args"]["offset_chars"]
+                        .as_u64()
+                        .or_else(|| ladder["read"]["args"]["offset_chars"].as_u64());
+                    assert_eq!(
+                        offset,
+                        Some(shown.chars().count() as u64),
+                        "it goes on where it was cut"
+                    );
+                }
+                assert_eq!(
+                    (&row["id"], &row["connection_id"], &row["emitted_at"]),
+                    (&whole["id"], &whole["connection_id"], &whole["emitted_at"])
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_reads_words_alone_is_sent_words_alone() {
+    let sandbox = Sandbox::new();
+    let provider = provider();
+    super::keep(&sandbox, &provider.address, &json!({"access_token": TOKEN}));
+    let mut command = sandbox.command();
+    command
+        .args([
+            "pdpp",
+            "mcp",
+            "--provider-url",
+            &format!("http://{}", provider.address),
+        ])
+        .stderr(std::process::Stdio::null());
+    let mut stdio = crate::stdio::Stdio::of(&mut command);
+    stdio.initialize("2025-03-26", &json!({}));
+    let mut agent = Agent::Pipes(stdio);
+    for (tool, arguments) in [
+        ("query_records", json!({"stream": "messages"})),
+        ("search", json!({"q": "invoice"})),
+        ("schema", json!({})),
+    ] {
+        let given = agent.ok(tool, arguments);
+        assert!(given.result.get("structuredContent").is_none());
+        assert_eq!(given.result["content"].as_array().unwrap().len(), 1);
+        assert!(given.bytes < 9_000, "{tool}: {}", given.bytes);
+    }
+}
