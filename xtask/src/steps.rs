@@ -188,7 +188,17 @@ impl Steps {
             let mut records = command("cargo");
             run(records
                 .args(["run", "--release", "--quiet"])
-                .current_dir("bench/records"))
+                .current_dir("bench/records"))?;
+            let mut bench = command("cargo");
+            run(bench
+                .args([
+                    "run",
+                    "--release",
+                    "--quiet",
+                    "--bin",
+                    "rung-bench-pdpp-mcp",
+                ])
+                .current_dir("bench/pdpp-mcp"))
         });
     }
 

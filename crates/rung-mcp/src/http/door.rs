@@ -82,9 +82,10 @@ impl Turned {
     }
 
     pub(super) fn into_response(self) -> Response {
-        let (status, code, message, hint) = match self {
+        let (status, kind, code, message, hint) = match self {
             Self::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
+                "api_error",
                 "misdirected_request",
                 "this Host is not served here",
                 "`rung serve --allow-host NAME` lets it in",
@@ -92,11 +93,12 @@ impl Turned {
             Self::Origin => (
                 StatusCode::FORBIDDEN,
                 "permission_error",
+                "permission_error",
                 "pages from this Origin are not served here",
                 "`rung serve --allow-origin URL` lets them in",
             ),
         };
-        let body = json!({"error": {"code": code, "message": message, "hint": hint}});
+        let body = json!({"error": {"type": kind, "code": code, "message": message, "hint": hint}});
         super::json_response(status, body.to_string())
     }
 }

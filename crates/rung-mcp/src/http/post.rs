@@ -295,11 +295,17 @@ impl Posted<'_> {
     /// A legacy request that belongs to no session.
     async fn stateless(self, request: &Request<'_>, meta: &Meta<'_>) -> Response {
         let named = single(&self.headers, &VERSION).and_then(Version::of);
+        // What the protocol assumes of a client that does not say; but one that has no session to have said it in is told what
+        // it can pass over.
+        let unsaid = if self.app.door.is_stateless(&self.permit) {
+            Version::V2025_06_18
+        } else {
+            Version::V2025_03_26
+        };
         let guest = self.guest();
         let client = Client {
             permit: self.permit,
-            // What the protocol assumes of a client that does not say.
-            version: named.unwrap_or(Version::V2025_03_26),
+            version: named.unwrap_or(unsaid),
             capabilities: Capabilities::default(),
             log_level: None,
             session: None,

@@ -63,6 +63,7 @@ fn common(service: &Service, arrived: &Arrived, here: &str) -> Value {
                 "endpoint": format!("{here}/mcp"),
                 "transport": "streamable_http",
                 "setup_intent": "add this address to an MCP client; the owner approves in a browser",
+                "tool_surface": "schema, query_records, aggregate, search, fetch, read_record_field",
                 "authorization": "oauth",
             },
         },

@@ -1,7 +1,7 @@
 //! `fetch`: one record as a document.
 
 use rung_fault::{Code, Fault};
-use rung_ladder::json_string_bytes;
+use rung_ladder::{Measure, json_bytes, json_string_bytes};
 use rung_tool::{Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::filter::expand_limit_pairs;
 use super::id::{RecordId, WindowId, check_name};
 use super::ladder::{Known, Ladder, Shown};
-use super::page::{cut_row, preview};
+use super::page::{cut_row, cut_within, preview};
 use super::refusal::Refusal;
 use super::text::{cut, first_text};
 use super::{Asking, Definition, read_input, window};
@@ -87,6 +87,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         }
         _ => answer.body.clone(),
     };
+    let record = projected(record, &input.fields);
     let document = Document::of(&input, id, record, asking.provider.url());
     Ok(document.reply(asking))
 }
@@ -106,6 +107,26 @@ pub(super) fn with_connection(mut id: RecordId, named: Option<&str>) -> Result<R
     }
     id.connection = Some(named.to_owned());
     Ok(id)
+}
+
+/// The record without what was not asked for, whatever the provider made of that.
+fn projected(mut record: Value, fields: &[String]) -> Value {
+    if fields.is_empty() {
+        return record;
+    }
+    if let Some(data) = record.get_mut("data").and_then(Value::as_object_mut) {
+        data.retain(|name, _| fields.contains(name));
+        if let Some(members) = record.as_object_mut() {
+            members.retain(|name, _| {
+                HANDLES.contains(&name.as_str()) || name == "data" || name == "expanded"
+            });
+        }
+    } else if let Some(members) = record.as_object_mut() {
+        members.retain(|name, _| {
+            HANDLES.contains(&name.as_str()) || fields.contains(name) || name == "expanded"
+        });
+    }
+    record
 }
 
 struct Document {
@@ -181,7 +202,7 @@ impl Document {
             return (json, false);
         }
         let pointer = format!(
-            "\n[cut: read a field of it with read_record_field {{\"id\":{:?},\"field_path\":…}}, some with fetch(fields), or all with query_records]",
+            "\n[cut: read all of a field, text or JSON, with read_record_field {{\"id\":{:?},\"field_path\":…}}, some with fetch(fields), or records with query_records]",
             self.shown_id
         );
         let kept = max_chars.saturating_sub(pointer.chars().count() + 1);
@@ -235,7 +256,7 @@ impl Document {
         let budget = asking.usual_bytes();
         let Some(field) = &self.field else {
             let mut max_chars = if self.projected {
-                budget / 3
+                budget / 2
             } else {
                 JSON_CHARS
             };
@@ -264,20 +285,29 @@ impl Document {
             );
             self.made(asking, &text, self.ladder(asking, Some(chars)), &[go_on])
         };
-        let least = shown(super::ladder::SHORT_CHARS).bytes();
+        let least = shown(super::ladder::SHORT_CHARS.min(size)).bytes();
         let room = budget.saturating_sub(least);
         let mut taken = 0;
         let mut chars = super::ladder::SHORT_CHARS;
+        if size <= chars {
+            // What is long about it is something else.
+            return whole;
+        }
         let mut buffer = [0; 4];
         for c in self.text.chars().skip(chars) {
             let own = json_string_bytes(c.encode_utf8(&mut buffer)) - 2;
-            // What is escaped once more has a backslash for each quote and backslash.
-            taken += if asking.call.rendering.structured {
+            // Within the words it is escaped once more, and so is every backslash that this takes.
+            let quoted = match c {
+                '"' | '\\' => 4,
+                _ if own > c.len_utf8() => own + 1,
+                _ => own,
+            };
+            let structured = if asking.call.rendering.structured {
                 own
             } else {
                 0
-            } + own
-                + own.saturating_sub(1);
+            };
+            taken += structured + quoted;
             if taken + 16 > room {
                 break;
             }
@@ -296,6 +326,10 @@ impl Document {
         let document = json!({
             "id": self.shown_id, "title": self.title, "text": text, "url": self.url, "metadata": self.metadata,
         });
+        let mut document = document;
+        if let Some(expanded) = self.record.get("expanded").filter(|one| !one.is_null()) {
+            document["expanded"] = within(expanded, asking.usual_bytes() / 4);
+        }
         let words = document.to_string();
         let mut structured = document;
         if asking.options.fetch_data {
@@ -318,28 +352,45 @@ impl Document {
     }
 }
 
+/// What was read along, its texts cut so that it takes no more than `room`; each of its records has an id to read on with.
+fn within(expanded: &Value, room: usize) -> Value {
+    for chars in [usize::MAX, 512, 128, 24] {
+        let mut shown = expanded.clone();
+        cut_within(&mut shown, chars, 0);
+        if json_bytes(&shown, Measure::Bare) <= room {
+            return shown;
+        }
+    }
+    json!({"omitted": "more than fits here: call query_records with expand, or the other stream itself"})
+}
+
+/// Members that say whose a record is and of when.
+const HANDLES: [&str; 18] = [
+    "object",
+    "id",
+    "record_id",
+    "recordId",
+    "stream",
+    "connection_id",
+    "connectionId",
+    "connector_key",
+    "connectorKey",
+    "connector_id",
+    "display_name",
+    "displayName",
+    "emitted_at",
+    "emittedAt",
+    "sent_at",
+    "created_at",
+    "createdAt",
+    "updated_at",
+];
+/// Code points of a member of the metadata, and members of it.
+const METADATA_CHARS: usize = 120;
+const MAX_METADATA: usize = 32;
+
 /// Scalars that say whose a record is and of when.
 fn metadata(record: &Value, id: &str, title: &str, url: &str) -> Map<String, Value> {
-    const HANDLES: [&str; 18] = [
-        "object",
-        "id",
-        "record_id",
-        "recordId",
-        "stream",
-        "connection_id",
-        "connectionId",
-        "connector_key",
-        "connectorKey",
-        "connector_id",
-        "display_name",
-        "displayName",
-        "emitted_at",
-        "emittedAt",
-        "sent_at",
-        "created_at",
-        "createdAt",
-        "updated_at",
-    ];
     const OF_DATA: [&str; 5] = [
         "stream",
         "connection_id",
@@ -349,6 +400,7 @@ fn metadata(record: &Value, id: &str, title: &str, url: &str) -> Map<String, Val
     ];
     let mut told = Map::new();
     let own = record["metadata"].as_object().into_iter().flatten();
+    let own = own.take(MAX_METADATA);
     for (name, value) in own.filter(|(_, value)| !value.is_object() && !value.is_array()) {
         told.insert(name.clone(), shortened(value));
     }
@@ -375,7 +427,7 @@ fn metadata(record: &Value, id: &str, title: &str, url: &str) -> Map<String, Val
 
 fn shortened(value: &Value) -> Value {
     match value {
-        Value::String(text) => json!(cut(text, 400)),
+        Value::String(text) => json!(cut(text, METADATA_CHARS)),
         value => value.clone(),
     }
 }

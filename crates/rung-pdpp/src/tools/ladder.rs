@@ -169,6 +169,11 @@ impl Ladder<'_> {
                     let mut entry = Map::new();
                     entry.insert("field_path".to_owned(), json!(name));
                     entry.append(&mut told);
+                    if value.is_string() {
+                        let args = json!({"id": record.to_string(), "field_path": name});
+                        let read = json!({"tool": "read_record_field", "args": args});
+                        entry.insert("read".to_owned(), read);
+                    }
                     binaries.push(Value::Object(entry));
                 }
                 continue;
@@ -184,11 +189,21 @@ impl Ladder<'_> {
                             chars: cut,
                         };
                         texts.push(self.text_field(record, shown));
+                    } else if let Some(chars) = cut {
+                        // Every cut is told, if in fewer words.
+                        texts.push(json!({
+                            "field_path": name, "preview_status": "truncated",
+                            "preview_chars": chars, "size_chars": text.chars().count(),
+                        }));
                     }
                 }
-                Value::Object(_) | Value::Array(_) if jsons.len() < MAX_JSON => {
+                Value::Object(_) | Value::Array(_) => {
                     let cut = cut_json.contains(name);
-                    if cut || json_bytes(value, Measure::Bare) > LONG_CHARS {
+                    if jsons.len() >= MAX_JSON {
+                        if cut {
+                            jsons.push(json!({"field_path": name, "preview_status": "truncated"}));
+                        }
+                    } else if cut || json_bytes(value, Measure::Bare) > LONG_CHARS {
                         jsons.push(json_field(record, name, &value.to_string(), cut));
                     }
                 }

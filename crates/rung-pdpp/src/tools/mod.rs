@@ -161,9 +161,8 @@ impl Tools {
     async fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
         let found = self.entries.iter().find(|entry| &*entry.card.name == name);
         match found {
-            // Asked only where it matters: most names are somebody else's.
             Some(entry) if self.has_any(permit).await? => Ok(entry),
-            _ => Err(self.unknown(name, found.is_none() && self.has_any(permit).await?)),
+            _ => Err(self.unknown(name, false)),
         }
     }
 
@@ -317,9 +316,28 @@ fn window(record: &id::RecordId, field: &str, offset_chars: Option<u64>) -> Wind
 }
 
 /// The arguments of a tool, which its schema has accepted.
-fn read_input<T: serde::de::DeserializeOwned>(given: Value) -> Result<T, Refusal> {
+fn read_input<T: serde::de::DeserializeOwned>(mut given: Value) -> Result<T, Refusal> {
+    whole_numbers(&mut given);
     serde_json::from_value(given)
         .map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))
+}
+
+/// A whole number is one however it is written: the schema has let `10.0` pass.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|_| number.is_f64());
+            let whole = float.and_then(|float| format!("{float:.0}").parse::<i64>().ok());
+            if let (Some(float), Some(whole)) = (float, whole)
+                && float.fract() == 0.0
+            {
+                *value = json!(whole);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
 }
 
 /// The schema of an answer that wraps what a provider said.

@@ -58,7 +58,8 @@ impl Child {
             [only] => Some(only),
             _ => None,
         });
-        let mut tag = json!({"grant_id": self.grant_id, "connector_key": self.connector_key});
+        let key = &self.connector_key;
+        let mut tag = json!({"grant_id": self.grant_id, "connector_key": key, "connector_id": key});
         if let Some((id, name)) = known {
             tag["connection_id"] = json!(id);
             if let Some(name) = name {
@@ -262,16 +263,23 @@ impl Package {
             .await;
         let (bodies, warnings) = self.sorted(told)?;
         let mut connectors = Vec::new();
+        // Whoever did not answer is not offered as if they would.
+        let answered: Vec<usize> = bodies.iter().map(|(at, _)| *at).collect();
         for (at, mut body) in bodies {
             let Value::Array(own) = body["connectors"].take() else {
                 continue;
             };
             for mut connector in own {
-                let source = &mut connector["source"];
-                if !source.is_object() {
-                    *source = json!({});
+                let tag = self.children[at].tag(None);
+                let Some(members) = connector.as_object_mut() else {
+                    continue;
+                };
+                let source = members.entry("source").or_insert_with(|| json!({}));
+                if let (Some(source), Value::Object(tag)) = (source.as_object_mut(), tag) {
+                    for (name, value) in tag {
+                        source.entry(name).or_insert(value);
+                    }
                 }
-                source["grant_id"] = json!(self.children[at].grant_id);
                 connectors.push(connector);
             }
         }
@@ -287,7 +295,7 @@ impl Package {
             "package": {
                 "grant_package": true,
                 "member_count": self.children.len(),
-                "sources": self.children.iter().filter(|child| child.standing.is_ok()).flat_map(Child::tags).collect::<Vec<_>>(),
+                "sources": answered.iter().flat_map(|at| self.children[*at].tags()).collect::<Vec<_>>(),
             },
             "links": {"self": ask.target()},
             "meta": {

@@ -156,7 +156,9 @@ impl<'v> Longs<'v> {
             .iter()
             .filter(|long| long.record == record && long.nested)
         {
-            if is_cut(long.text, chars) && !names.iter().any(|name| name == long.field) {
+            if (is_cut(long.text, chars) || is_base64(long.text))
+                && !names.iter().any(|name| name == long.field)
+            {
                 names.push(long.field.to_owned());
             }
         }
@@ -223,6 +225,11 @@ impl<'v> Longs<'v> {
     }
 }
 
+/// Fields of a row with texts within them that are cut to so many code points.
+pub(super) fn cut_json(row: &Value, known: Known<'_>, chars: usize) -> Vec<String> {
+    Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
+}
+
 /// Records within a relation that was read along.
 fn rows_within(value: &Value) -> Vec<&Value> {
     match value {
@@ -230,6 +237,38 @@ fn rows_within(value: &Value) -> Vec<&Value> {
         Value::Object(members) if members.contains_key("id") => vec![value],
         Value::Object(members) => members.values().flat_map(rows_within).collect(),
         _ => Vec::new(),
+    }
+}
+
+/// Lists the fields whose lists and objects were cut.
+fn tell_lists(ladder: &mut Option<Value>, kind: &str, cut: Vec<(RecordId, String, usize)>) {
+    if cut.is_empty() {
+        return;
+    }
+    let all = ladder.get_or_insert_with(
+        || json!({"kind": kind, "read_tool": "read_record_field", "records": []}),
+    );
+    let Some(entries) = all["records"].as_array_mut() else {
+        return;
+    };
+    for (id, field, size) in cut {
+        let id = id.to_string();
+        let told = json!({
+            "field_path": field, "json_field": true, "preview_status": "truncated", "size_chars": size,
+            "read": {"tool": "read_record_field", "args": {"id": id, "field_path": field}},
+        });
+        let at = entries.iter().position(|entry| entry["id"] == id.as_str());
+        let at = at.unwrap_or_else(|| {
+            entries.push(json!({"id": id}));
+            entries.len() - 1
+        });
+        match entries[at]["json_fields"].as_array_mut() {
+            Some(fields) => {
+                fields.retain(|one| one["field_path"] != field.as_str());
+                fields.push(told);
+            }
+            None => entries[at]["json_fields"] = json!([told]),
+        }
     }
 }
 
@@ -273,7 +312,7 @@ pub(super) fn cut_row(row: &mut Value, known: Known<'_>, chars: usize, depth: us
     }
 }
 
-fn cut_within(value: &mut Value, chars: usize, depth: usize) {
+pub(super) fn cut_within(value: &mut Value, chars: usize, depth: usize) {
     match value {
         Value::Array(items) => items
             .iter_mut()
@@ -331,6 +370,9 @@ impl Page<'_> {
     /// The reply, or how many records fewer would fit.
     pub(super) fn reply(mut self, words: Words<'_>) -> Result<Reply, TooMany> {
         let (asking, budget) = (self.asking, self.asking.usual_bytes());
+        if !asking.call.rendering.structured {
+            return self.in_words(words, budget);
+        }
         let longs = Longs::of(self.list(), self.known);
         let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
         let binary = longs.has_binary();
@@ -340,9 +382,7 @@ impl Page<'_> {
         }
         let reply = asking.reply(text, self.structured(Value::Null, ladder), &windows);
         let around = reply.bytes() - "null".len();
-        if !asking.call.rendering.structured
-            || around + json_bytes(&self.body, Measure::Bare) <= budget
-        {
+        if around + json_bytes(&self.body, Measure::Bare) <= budget {
             let mut reply = reply;
             if let Some(structured) = &mut reply.structured_content {
                 structured["data"] = self.body;
@@ -350,6 +390,23 @@ impl Page<'_> {
             return Ok(reply);
         }
         self.brought_down(words, budget)
+    }
+
+    /// For whoever reads words alone: every record is told, so that the cursor leads on from what was told.
+    fn in_words(self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
+        let rows = self.list().len();
+        // Quotes and breaks take another byte each where the words are sent.
+        for share in [5, 4, 3, 2] {
+            let (text, _) = words(&self.body, self.list(), budget * share / 6);
+            let reply = self.asking.reply(text, Value::Null, &[]);
+            if reply.bytes() <= budget {
+                return Ok(reply);
+            }
+        }
+        if rows < 2 {
+            return Ok(self.as_fits(words));
+        }
+        Err(TooMany(rows / 2))
     }
 
     fn brought_down(mut self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
@@ -421,33 +478,80 @@ impl Page<'_> {
         self.list().len()
     }
 
-    /// What cannot be had in smaller pieces: as much of it as may be sent at all.
+    /// What cannot be had in smaller pieces: with lists and objects cut as well, and of that as much as may be sent at all.
     pub(super) fn as_fits(mut self, words: Words<'_>) -> Reply {
         let manner = MANNERS[2];
+        self.say_once();
         let (text, windows) = words(&self.body, self.list(), manner.text_chars);
-        let longs = Longs::of(self.list(), self.known);
-        let ladder = longs.ladder(self.kind, manner.least_chars, self.ladder(), true);
-        self.cut(manner.least_chars);
-        let data = std::mem::take(&mut self.body);
+        let whole = self.body.clone();
+        let mut reply = None;
+        for json_bytes in [1_024, 128] {
+            self.body.clone_from(&whole);
+            let cut = self.cut_lists(json_bytes);
+            let longs = Longs::of(self.list(), self.known);
+            let mut ladder = longs.ladder(self.kind, manner.least_chars, self.ladder(), true);
+            tell_lists(&mut ladder, self.kind, cut);
+            self.cut(manner.least_chars);
+            let data = self.body.clone();
+            let made = self
+                .asking
+                .reply(text.clone(), self.structured(data, ladder), &windows);
+            let fits = made.bytes() <= self.asking.usual_bytes();
+            reply = Some(made);
+            if fits {
+                break;
+            }
+        }
+        let reply = reply.unwrap_or_else(|| Reply::of_text(text.clone()));
+        if reply.bytes() <= self.asking.most_bytes() {
+            return reply;
+        }
+        let structured = self.structured(Value::Null, None);
         let around = self
             .asking
-            .reply(
-                text.clone(),
-                self.structured(Value::Null, ladder.clone()),
-                &windows,
-            )
-            .bytes();
+            .reply(text.clone(), structured, &windows)
+            .bytes()
+            + 600;
         let room = Budget::bytes(self.asking.most_bytes().saturating_sub(around));
-        let fitted = fit(&data, &Path::root(), &room);
+        let fitted = fit(&self.body, &Path::root(), &room);
         let (data, cuts) = fitted.map_or_else(
             |_| (json!({}), Vec::new()),
             |fitted| (fitted.value, fitted.cuts),
         );
-        let mut structured = self.structured(data, ladder);
-        if !cuts.is_empty() {
-            structured["content_ladder"]["truncations"] = json!(cuts);
+        let ladder = json!({"kind": self.kind, "truncations": cuts.len(), "read": {"tool": "query_records", "with": "fields, and a smaller limit"}});
+        self.asking
+            .reply(text, self.structured(data, Some(ladder)), &windows)
+    }
+
+    /// Cuts lists and objects within the rows to so many bytes. Which fields of which records those were, and how long.
+    fn cut_lists(&mut self, max_bytes: usize) -> Vec<(RecordId, String, usize)> {
+        let known = self.known;
+        let mut cut = Vec::new();
+        let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) else {
+            return cut;
+        };
+        for row in rows {
+            let Some(id) = identity(row, known) else {
+                continue;
+            };
+            let Some(data) = row.get_mut("data").and_then(Value::as_object_mut) else {
+                continue;
+            };
+            for (name, value) in data
+                .iter_mut()
+                .filter(|(_, value)| value.is_array() || value.is_object())
+            {
+                let size = value.to_string().chars().count();
+                if size <= max_bytes || super::binary::described(value).is_some() {
+                    continue;
+                }
+                if let Ok(fitted) = fit(value, &Path::root(), &Budget::bytes(max_bytes)) {
+                    *value = fitted.value;
+                    cut.push((id.clone(), name.clone(), size));
+                }
+            }
         }
-        self.asking.reply(text, structured, &windows)
+        cut
     }
 
     fn cut(&mut self, chars: usize) {

@@ -48,8 +48,10 @@ impl Said {
         request_id: Option<String>,
         bytes: Bytes,
     ) -> Result<Self, Refusal> {
-        let essence = kind.split(';').next().unwrap_or_default().trim();
-        let content = if essence == "application/json" || essence.ends_with("+json") {
+        let essence = kind.split(';').next().unwrap_or_default();
+        let essence = essence.trim().to_ascii_lowercase();
+        let json = matches!(essence.as_str(), "application/json" | "text/json");
+        let content = if json || essence.ends_with("+json") {
             match serde_json::from_slice(&bytes) {
                 Ok(value) => Content::Json(value),
                 Err(_) if status >= 300 => Content::Bytes {
@@ -64,7 +66,7 @@ impl Said {
             }
         } else {
             Content::Bytes {
-                kind: rung_ladder::head(essence, 100).to_owned(),
+                kind: rung_ladder::head(&essence, 100).to_owned(),
                 bytes,
             }
         };
@@ -134,10 +136,14 @@ pub(super) fn read(said: Said) -> Result<Answer, Refusal> {
         return Err(Refusal::of(said));
     }
     match said.content {
-        Content::Json(body) => Ok(Answer {
+        Content::Json(body) if body.is_object() || body.is_array() => Ok(Answer {
             body,
             request_id: said.request_id,
         }),
+        Content::Json(_) => Err(Refusal::new(
+            Code::SourceFailed,
+            format!("the provider answered {} with nothing in it", said.status),
+        )),
         Content::Bytes { kind, .. } => Err(Refusal::new(
             Code::SourceFailed,
             format!(

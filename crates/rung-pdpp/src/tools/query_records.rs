@@ -1,13 +1,16 @@
 //! `query_records`: a page of a stream.
 
+use std::fmt::Write as _;
+
 use rung_fault::Code;
+use rung_ladder::{Measure, json_bytes};
 use rung_tool::{Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::filter::{expand_limit_pairs, filter_pairs};
-use super::id::{WindowId, check_name};
+use super::id::{RecordId, WindowId, check_name};
 use super::ladder::{Known, fields, identity, is_cut};
 use super::page::{Page, TooMany, cut_row};
 use super::refusal::Refusal;
@@ -113,8 +116,15 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             kind: "record_set",
         };
         let shortened = limit;
+        let alone = !asking.call.rendering.structured;
         let words = |body: &Value, rows: &[Value], max_chars: usize| {
-            words(stream, body, rows, known, shortened, max_chars)
+            let telling = Telling {
+                stream,
+                known,
+                shortened,
+                alone,
+            };
+            telling.words(body, rows, max_chars)
         };
         // A provider that gives more than was asked for will not give less.
         let ignored = limit.is_some_and(|limit| page.count() > limit);
@@ -183,6 +193,15 @@ pub(super) fn told<'b>(body: &'b Value, name: &str) -> Option<&'b Value> {
     found.filter(|value| !value.is_null())
 }
 
+/// A cursor as it is passed back: some providers have numbers for them.
+pub(super) fn cursor(value: &Value) -> Option<String> {
+    match value {
+        Value::String(_) => Some(value.to_string()),
+        Value::Number(number) => Some(format!("\"{number}\"")),
+        _ => None,
+    }
+}
+
 /// Set aside for the last line.
 const FOOTER_CHARS: usize = 96;
 /// Records in words.
@@ -193,70 +212,85 @@ const ROW_CHARS: usize = 300;
 /// Code points that a record in words has where the address of its rest stands with it.
 const ADDRESS_CHARS: usize = 480;
 
-/// A page in words.
-fn words(
-    stream: &str,
-    body: &Value,
-    rows: &[Value],
-    known: Known<'_>,
+/// How a page is told in words.
+struct Telling<'a> {
+    stream: &'a str,
+    known: Known<'a>,
+    /// To so many records, because more would not fit.
     shortened: Option<usize>,
-    max_chars: usize,
-) -> (String, Vec<WindowId>) {
-    let mut text = format!(
-        "records from stream {}: {} record(s).",
-        scalar(&json!(stream)),
-        rows.len()
-    );
-    if told(body, "has_more").is_some_and(|more| *more == true) {
-        text.push_str(" has_more=true.");
-    }
-    let mut handles = Vec::new();
-    for name in ["next_cursor", "next_changes_since"] {
-        if let Some(value) = told(body, name).filter(|value| value.is_string()) {
-            handles.push(format!("{name}={value}"));
+    /// Whether the words are all that is sent.
+    alone: bool,
+}
+
+impl Telling<'_> {
+    fn words(&self, body: &Value, rows: &[Value], max_chars: usize) -> (String, Vec<WindowId>) {
+        let mut text = self.heading(body, rows);
+        if rows.is_empty() {
+            return (text, Vec::new());
         }
+        // As many records as can be told well; where there is nothing but words, all of them.
+        let room = max_chars.saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
+        let shown = if self.alone {
+            rows.len()
+        } else {
+            let most = rows.len().min(MAX_ROWS);
+            let well = |shown: &usize| room / shown >= ROW_CHARS;
+            (1..=most).rev().find(well).unwrap_or(1)
+        };
+        let _ = write!(text, " Showing up to {shown}:");
+        let (mut cut_any, mut windows) = (false, Vec::new());
+        for (at, row) in rows.iter().take(shown).enumerate() {
+            let (line, cut, own) = row_words(at, row, self.known, room / shown);
+            text.push('\n');
+            text.push_str(&line);
+            cut_any |= cut;
+            windows.extend(own);
+        }
+        if self.alone {
+            return (text, windows);
+        }
+        if cut_any && rows.len() > 1 {
+            text.push_str("\nrecord_preview_truncated=true; followup=rerun_limit; machine envelope in structuredContent.data");
+        } else if rows.len() > shown {
+            let more = rows.len() - shown;
+            let _ = write!(
+                text,
+                "\nmore_records={more}; followup=rerun_cursor_or_limit; machine envelope in structuredContent.data"
+            );
+        }
+        (text, windows)
     }
-    if let Some(count) = told(body, "count")
-        && let (Some(kind), Some(value)) = (count["kind"].as_str(), count["value"].as_i64())
-    {
-        handles.push(format!("count={kind}:{value}"));
+
+    fn heading(&self, body: &Value, rows: &[Value]) -> String {
+        let stream = scalar(&json!(self.stream));
+        let mut text = format!("records from stream {stream}: {} record(s).", rows.len());
+        if told(body, "has_more").is_some_and(|more| *more == true) {
+            text.push_str(" has_more=true.");
+        }
+        let mut handles = Vec::new();
+        for name in ["next_cursor", "next_changes_since"] {
+            if let Some(value) = told(body, name).and_then(cursor) {
+                handles.push(format!("{name}={value}"));
+            }
+        }
+        if let Some(count) = told(body, "count")
+            && let (Some(kind), Some(value)) = (count["kind"].as_str(), count["value"].as_i64())
+        {
+            handles.push(format!("count={kind}:{value}"));
+        }
+        if !handles.is_empty() {
+            text.push(' ');
+            text.push_str(&handles.join(" "));
+            text.push('.');
+        }
+        if let Some(limit) = self.shortened {
+            let _ = write!(
+                text,
+                " page_shortened=true: {limit} records fit one reply; go on with next_cursor."
+            );
+        }
+        text
     }
-    if !handles.is_empty() {
-        text.push(' ');
-        text.push_str(&handles.join(" "));
-        text.push('.');
-    }
-    if let Some(limit) = shortened {
-        text.push_str(&format!(
-            " page_shortened=true: {limit} records fit one reply; go on with next_cursor."
-        ));
-    }
-    if rows.is_empty() {
-        return (text, Vec::new());
-    }
-    // As many records as can be told well.
-    let room = max_chars.saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
-    let shown = rows.len().min(MAX_ROWS);
-    let shown = (1..=shown)
-        .rev()
-        .find(|shown| room / shown >= ROW_CHARS)
-        .unwrap_or(1);
-    text.push_str(&format!(" Showing up to {shown}:"));
-    let (mut cut_any, mut windows) = (false, Vec::new());
-    for (at, row) in rows.iter().take(shown).enumerate() {
-        let (line, cut, own) = row_words(at, row, known, room / shown);
-        text.push('\n');
-        text.push_str(&line);
-        cut_any |= cut;
-        windows.extend(own);
-    }
-    if cut_any && rows.len() > 1 {
-        text.push_str("\nrecord_preview_truncated=true; followup=rerun_limit; machine envelope in structuredContent.data");
-    } else if rows.len() > shown {
-        let more = rows.len() - shown;
-        text.push_str(&format!("\nmore_records={more}; followup=rerun_cursor_or_limit; machine envelope in structuredContent.data"));
-    }
-    (text, windows)
 }
 
 /// A record in words: its fields, and where those that are cut go on.
@@ -288,8 +322,11 @@ fn row_words(
         .filter_map(|(name, value)| Some((name, value.as_str()?)))
         .filter(|(_, text)| is_cut(text, 0) && !super::binary::is_base64(text))
         .collect();
-    let (Some(id), Some(longest)) = (id, long.iter().max_by_key(|(_, text)| text.len())) else {
+    let Some(id) = id else {
         return (cut(&whole, max_chars.max(24)), true, Vec::new());
+    };
+    let Some(longest) = long.iter().max_by_key(|(_, text)| text.len()) else {
+        return in_json(&id, row, &whole, max_chars);
     };
     // The way on is told first, and the texts get what is left.
     let way = |(field, text): (&str, &str), chars: usize, others: &[&str]| {
@@ -316,7 +353,7 @@ fn row_words(
         .map(|(_, text)| escaped_chars(text, usize::MAX))
         .sum();
     let around = shown_chars.saturating_sub(texts);
-    let (mut low, mut high) = (24_usize, 1_024_usize);
+    let (mut low, mut high) = (0_usize, 1_024_usize);
     while low < high {
         let middle = low.midpoint(high + 1);
         let texts: usize = long
@@ -345,6 +382,24 @@ fn row_words(
     let others: Vec<&str> = cut_fields.map(|(name, _)| name.as_str()).collect();
     let (way, go_on) = way((field, text), shown, &others);
     (format!("{line}\n{way}"), true, vec![go_on])
+}
+
+/// A record that is long by its lists and objects.
+fn in_json(
+    id: &RecordId,
+    row: &Value,
+    whole: &str,
+    max_chars: usize,
+) -> (String, bool, Vec<WindowId>) {
+    let nested = fields(row).filter(|(_, value)| value.is_object() || value.is_array());
+    let size = |value: &Value| json_bytes(value, Measure::Bare);
+    let Some((field, _)) = nested.max_by_key(|(_, value)| size(value)) else {
+        return (cut(whole, max_chars.max(24)), true, Vec::new());
+    };
+    let way = format!("continue id={id} field_path={field} tool=read_record_field");
+    let room = max_chars.saturating_sub(way.chars().count() + 2).max(24);
+    let go_on = window(id, field, None);
+    (format!("{}\n{way}", cut(whole, room)), true, vec![go_on])
 }
 
 /// Code points that a text takes in JSON, cut to so many.

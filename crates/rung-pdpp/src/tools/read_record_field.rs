@@ -172,6 +172,7 @@ fn check(asked: &WindowId) -> Result<(), Fault> {
         ));
     }
     if asked.field.is_empty()
+        || asked.field == "."
         || asked.field.contains(['/', '\\', '\0'])
         || asked.field.contains("..")
     {
@@ -194,12 +195,22 @@ pub(super) struct Window {
     start: u64,
     limit: u64,
     matched: Option<(String, u64, u64)>,
-    /// Its own address.
-    uri: String,
+    /// Which part was asked for, of the record that it turned out to be.
+    own: WindowId,
+    /// Whether the provider said that there is more, where it does not say how much there is.
+    has_more: Option<bool>,
     /// Whether whoever asked said how long it is to be.
     sized: bool,
     /// Whether it was read to end where it ends.
     back: bool,
+}
+
+/// Whether somebody asked for more than what is usual, by number.
+fn is_sized(selector: &Selector) -> bool {
+    let more = |asked: Option<u64>, usual: u64| asked.is_some_and(|asked| asked > usual);
+    more(selector.limit_chars, limits::WINDOW_CHARS)
+        || more(selector.before_chars, limits::CONTEXT_CHARS)
+        || more(selector.after_chars, limits::CONTEXT_CHARS)
 }
 
 /// How long it is that the provider has it, where it says nothing of what it is.
@@ -260,7 +271,13 @@ impl Window {
                 .with("offset_chars", Some(offset.unwrap_or(0)))
                 .with("limit_chars", Some(limit)),
         };
-        let body = asking.provider.read(&ask).await?.body;
+        let body = match asking.provider.read(&ask).await {
+            Ok(answer) => answer.body,
+            Err(refusal) if refusal.provider_code() == Some("field_not_text") => {
+                json_window(asking, &asked, offset.unwrap_or(0), limit, refusal).await?
+            }
+            Err(refusal) => return Err(refusal),
+        };
         let mut window = Self::of(asked, &body, limit)?;
         window.back = back;
         if let Some(Opened::Sealed(unread)) = &opened {
@@ -317,8 +334,13 @@ impl Window {
         record.connection = record.connection.or(connection);
         let limit = window["limit_chars"].as_u64().unwrap_or(limit);
         Ok(Self {
-            uri: asked.uri(),
-            sized: asked.selector.limit_chars.is_some() || asked.selector.q.is_some(),
+            own: WindowId {
+                record: record.clone(),
+                field: asked.field.clone(),
+                selector: asked.selector.clone(),
+            },
+            has_more: window["has_more"].as_bool(),
+            sized: is_sized(&asked.selector),
             record,
             field: asked.field,
             mime_type: told["field"]["mime_type"]
@@ -353,8 +375,11 @@ impl Window {
     }
 
     fn is_last(&self) -> bool {
-        self.size
-            .map_or(self.text.is_empty(), |size| self.end() >= size)
+        match (self.size, self.has_more) {
+            (Some(size), _) => self.end() >= size,
+            (None, Some(more)) => !more,
+            (None, None) => self.text.is_empty(),
+        }
     }
 
     /// As programs are told.
@@ -407,12 +432,12 @@ impl Window {
                 "start_chars": self.start,
                 "end_chars": self.end(),
                 "limit_chars": self.limit,
-                "complete": self.start == 0 && self.size == Some(self.end()),
+                "complete": self.start == 0 && self.is_last(),
                 "next_cursor": next,
                 "previous_cursor": previous,
                 "match": self.matched.as_ref().map(|(q, start, end)| json!({"q": q, "start_chars": start, "end_chars": end})),
             },
-            "resource": {"uri": self.uri, "next_uri": uri(&next), "previous_uri": uri(&previous)},
+            "resource": {"uri": self.own.uri(), "next_uri": uri(&next), "previous_uri": uri(&previous)},
         })
     }
 
@@ -460,16 +485,7 @@ impl Window {
     fn made(&self, asking: &Asking<'_>) -> Reply {
         let structured = self.structured(asking);
         let text = self.words(&structured);
-        let link = WindowId {
-            record: self.record.clone(),
-            field: self.field.clone(),
-            selector: Selector {
-                offset_chars: Some(self.start),
-                limit_chars: Some(self.limit.clamp(1, limits::WINDOW_CHARS_MAX)),
-                ..Selector::default()
-            },
-        };
-        asking.reply(text, structured, &[link])
+        asking.reply(text, structured, std::slice::from_ref(&self.own))
     }
 
     /// As models are told: a line of JSON, the next call, then the text.
@@ -518,6 +534,63 @@ impl Window {
         let told = told(&self);
         (self.text, told)
     }
+}
+
+/// A part of a field that is no text but JSON: of its JSON, as it is written. The provider has no window for it, so the one field is
+/// asked for whole; what is granted of it is the provider's to say, as ever.
+async fn json_window(
+    asking: &Asking<'_>,
+    asked: &WindowId,
+    offset: u64,
+    limit: u64,
+    refusal: Refusal,
+) -> Result<Value, Refusal> {
+    let fields = [asked.field.clone()];
+    let ask = asked.record.ask(&[]).each("fields", &fields);
+    let record = asking.provider.read(&ask).await?.body;
+    let record = if record["data"].is_object() {
+        &record
+    } else {
+        &record["data"]
+    };
+    let value = &record["data"][&asked.field];
+    if !value.is_object() && !value.is_array() {
+        return Err(refusal);
+    }
+    let text = value.to_string();
+    let found = match &asked.selector.q {
+        None => None,
+        Some(q) => {
+            let at = text.find(q.as_str()).ok_or_else(|| {
+                let why = format!("{q:?} does not occur in the JSON of the field");
+                Refusal::Ours(Fault::new(Code::QueryNotFound, why))
+            })?;
+            let start = text[..at].chars().count() as u64;
+            Some((start, start + q.chars().count() as u64))
+        }
+    };
+    let around = |chars: Option<u64>| chars.unwrap_or(limits::CONTEXT_CHARS);
+    let (start, limit) = match found {
+        None => (offset, limit),
+        Some((start, end)) => {
+            let from = start.saturating_sub(around(asked.selector.before_chars));
+            let to = end + around(asked.selector.after_chars);
+            (from, (to - from).min(limits::WINDOW_CHARS_MAX))
+        }
+    };
+    let total = text.chars().count() as u64;
+    let start = start.min(total);
+    let skip = usize::try_from(start).unwrap_or(usize::MAX);
+    let take = usize::try_from(limit).unwrap_or(usize::MAX);
+    let part: String = text.chars().skip(skip).take(take).collect();
+    Ok(json!({
+        "connection_id": record["connection_id"],
+        "field": {"mime_type": "application/json", "digest": super::ladder::digest(&text)},
+        "window": {
+            "text": part, "start_chars": start, "limit_chars": limit, "total_chars": total,
+            "match_start_chars": found.map(|(start, _)| start), "match_end_chars": found.map(|(_, end)| end),
+        },
+    }))
 }
 
 /// What a cursor of a window is bound to.

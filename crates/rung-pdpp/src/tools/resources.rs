@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::ask::Ask;
 use super::id::{Address, RecordId};
 use super::ladder::{Known, Ladder};
-use super::page::cut_row;
+use super::page::{cut_json, cut_row};
 use super::read_record_field::Window;
 use super::refusal::Refusal;
 use super::{Asking, Tools};
@@ -176,7 +176,8 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
     for chars in [usize::MAX, 2_048, 512, 96, 24] {
         body.clone_from(&original);
         let cut_to = (chars < usize::MAX).then_some(chars);
-        let told = ladder.record(&id, &original, cut_to, &[]);
+        let cut_json = cut_json(&original, known, chars);
+        let told = ladder.record(&id, &original, cut_to, &cut_json);
         cut_row(&mut body, known, chars, 0);
         if let Some(told) = told {
             body["content_ladder"] = told;
@@ -214,10 +215,12 @@ fn windowed(asking: &Asking<'_>, uri: &str, window: Window) -> Vec<Contents> {
         ..Contents::default()
     }];
     if let Some(next) = next {
+        // Not under the next one's own address, which holds something else.
         all.push(Contents {
             text: Some(format!("Not all of it. The next part is at {next}")),
-            uri: next,
+            uri: format!("{uri}#next"),
             mime_type: Some("text/plain".to_owned()),
+            meta: Some(json!({"pdpp/next_uri": next})),
             ..Contents::default()
         });
     }

@@ -79,6 +79,13 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         }
     };
     let mut data = unwrapped(answer.body);
+    // Nor does one that takes the view for nothing.
+    if !full && is_exhaustive(&data) {
+        data = compact(data);
+    }
+    if let Some(stream) = &input.stream {
+        keep_stream(&mut data, stream);
+    }
     if full
         && data["connectors"].is_array()
         && let Some(members) = data.as_object_mut()
@@ -161,6 +168,34 @@ pub(super) fn streams(document: &Value) -> Vec<(&Value, &Value)> {
     rows
 }
 
+/// Whether a schema says more of its fields than what can be done with them.
+fn is_exhaustive(document: &Value) -> bool {
+    streams(document).iter().any(|(_, row)| {
+        let fields = row["field_capabilities"].as_object();
+        let mut values = fields.into_iter().flat_map(Map::values);
+        row["schema"].is_object() || values.any(Value::is_object)
+    })
+}
+
+/// Leaves out the streams that were not asked for.
+fn keep_stream(document: &mut Value, stream: &str) {
+    let other = |row: &Value| !name_of(row).is_empty() && name_of(row) != stream;
+    if let Some(connectors) = document.get_mut("connectors").and_then(Value::as_array_mut) {
+        for connector in connectors.iter_mut() {
+            if let Some(rows) = connector.get_mut("streams").and_then(Value::as_array_mut) {
+                rows.retain(|row| !other(row));
+            }
+        }
+        connectors.retain(|one| {
+            one["streams"]
+                .as_array()
+                .is_none_or(|rows| !rows.is_empty())
+        });
+    } else if let Some(rows) = document.get_mut("streams").and_then(Value::as_array_mut) {
+        rows.retain(|row| !other(row));
+    }
+}
+
 /// Leaves out what can be asked for stream by stream.
 fn without_fields(document: &mut Value) {
     let mut drop_from = |row: &mut Value| {
@@ -171,11 +206,10 @@ fn without_fields(document: &mut Value) {
             row.shift_remove("expand_capabilities");
         }
     };
-    if let Some(connectors) = document["connectors"].as_array_mut() {
-        for connector in connectors {
-            if let Some(rows) = connector["streams"].as_array_mut() {
-                rows.iter_mut().for_each(&mut drop_from);
-            }
+    let connectors = document.get_mut("connectors").and_then(Value::as_array_mut);
+    for connector in connectors.into_iter().flatten() {
+        if let Some(rows) = connector.get_mut("streams").and_then(Value::as_array_mut) {
+            rows.iter_mut().for_each(&mut drop_from);
         }
     }
     document["fields_omitted"] = json!("call schema with a stream for its fields");
@@ -213,8 +247,8 @@ const KEPT_OF_RELATION: [&str; 11] = [
 /// The compact form of a whole schema, as providers that know it give it.
 fn compact(mut document: Value) -> Value {
     let mut count = 0;
-    if let Some(connectors) = document["connectors"].as_array_mut() {
-        for connector in connectors {
+    if let Some(connectors) = document.get_mut("connectors").and_then(Value::as_array_mut) {
+        for connector in connectors.iter_mut().filter(|one| one.is_object()) {
             let rows = connector["streams"].as_array().cloned().unwrap_or_default();
             count += rows.len();
             let mut rows: Vec<Value> = rows.iter().map(compact_stream).collect();
@@ -224,7 +258,7 @@ fn compact(mut document: Value) -> Value {
         if let Some(members) = document.as_object_mut() {
             members.shift_remove("streams");
         }
-    } else if let Some(rows) = document["streams"].as_array_mut() {
+    } else if let Some(rows) = document.get_mut("streams").and_then(Value::as_array_mut) {
         count = rows.len();
         for row in rows.iter_mut().filter(|row| row.is_object()) {
             *row = compact_stream(row);

@@ -11,7 +11,7 @@ use super::filter::filter_pairs;
 use super::id::{RecordId, WindowId, check_name};
 use super::ladder::{Known, identity};
 use super::package::hits;
-use super::query_records::told;
+use super::query_records::{cursor, told};
 use super::refusal::Refusal;
 use super::text::{cut, first_text, inline, one_line, quoted, scalar};
 use super::{Asking, Definition, read_input, window};
@@ -148,6 +148,8 @@ struct Page {
     has_more: bool,
     request_id: Option<String>,
     shortened: bool,
+    /// Whether the words are all that is sent.
+    alone: bool,
 }
 
 fn plain(text: &str) -> String {
@@ -433,6 +435,7 @@ impl Page {
             body,
             request_id: None,
             shortened: false,
+            alone: false,
         }
     }
 
@@ -451,6 +454,16 @@ impl Page {
     /// The reply, or how many hits fewer would fit.
     fn reply(mut self, asking: &Asking<'_>) -> Result<Reply, usize> {
         let budget = asking.usual_bytes();
+        self.alone = !asking.call.rendering.structured;
+        if self.alone {
+            let reply = asking.reply(self.words(budget * 5 / 6), Value::Null, &[]);
+            let hits = self.hits.len();
+            return if reply.bytes() <= budget || hits < 2 {
+                Ok(reply)
+            } else {
+                Err(hits / 2)
+            };
+        }
         if let Some(body) = self.body.as_object_mut() {
             body.insert("result_count".to_owned(), json!(self.hits.len()));
             body.insert("results_ref".to_owned(), json!("structuredContent.results"));
@@ -567,7 +580,7 @@ impl Page {
         if self.has_more {
             text.push_str(" has_more=true.");
         }
-        if let Some(cursor) = told(&self.body, "next_cursor").filter(|cursor| cursor.is_string()) {
+        if let Some(cursor) = told(&self.body, "next_cursor").and_then(cursor) {
             let _ = write!(text, " next_cursor={cursor}.");
         }
         if self.shortened {
@@ -581,19 +594,23 @@ impl Page {
         if self.hits.is_empty() {
             return text;
         }
-        let closing = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits: structuredContent.results";
+        let mut closing = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately.".to_owned();
+        if !self.alone {
+            closing.push_str(" All hits: structuredContent.results");
+        }
         let taken = text.chars().count() + closing.chars().count() + 40;
         let mut room = max_chars.saturating_sub(taken);
         let mut evidence = String::new();
         // Names are never left out, so they are counted before what was found.
-        let top = self.hits.len().min(TOP_HITS);
+        let most = if self.alone { usize::MAX } else { TOP_HITS };
+        let top = self.hits.len().min(most);
         let names: usize = self.hits[..top]
             .iter()
             .enumerate()
             .map(|(at, hit)| self.hit_words(at, hit, false).chars().count())
             .sum();
         room = room.saturating_sub(names);
-        let mut told = [false; TOP_HITS];
+        let mut told = vec![false; top];
         for (at, hit) in self.hits[..top].iter().enumerate() {
             for one in hit.all_excerpts().take(2) {
                 let number = evidence.matches('\n').count() + 1;
@@ -622,7 +639,7 @@ impl Page {
                 self.hit_words(at, hit, false)
             });
         }
-        text.push_str(closing);
+        text.push_str(&closing);
         text
     }
 

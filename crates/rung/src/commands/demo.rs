@@ -78,8 +78,7 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
         String::new(),
         format!("  rung pdpp whoami {provider}"),
         format!(
-            "  curl -H \"Authorization: Bearer $(jq -r .credential.access_token {})\" '{provider}/v1/search?q=reading+room'",
-            path.display()
+            "  rung call 'rung pdpp mcp --provider-url {provider}' search --args '{{\"q\":\"reading room\"}}'"
         ),
         String::new(),
         "As the owner, see what was shown, and set another password:".to_owned(),
@@ -87,7 +86,7 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
         format!("  rung pdpp disclosures --home {}", home.display()),
         format!("  rung pdpp password --home {}", home.display()),
         String::new(),
-        "Let an agent of yours ask for access (it can sign in; reading records as MCP tools is being built):".to_owned(),
+        "Let an agent of yours ask for access, and read:".to_owned(),
         String::new(),
     ];
     for line in shown {

@@ -56,6 +56,7 @@ fn the_manual_page_has_every_command() {
             "rung-pdpp-grants.1",
             "rung-pdpp-ingest.1",
             "rung-pdpp-keep.1",
+            "rung-pdpp-mcp.1",
             "rung-pdpp-owner-token.1",
             "rung-pdpp-password.1",
             "rung-pdpp-register.1",

@@ -109,7 +109,7 @@ fn without_tokens_a_loopback_door_is_open_and_the_first_token_closes_it_at_once(
     );
     assert_eq!(
         challenge,
-        format!("Bearer resource_metadata=\"{metadata}\"")
+        format!("Bearer resource_metadata=\"{metadata}\", scope=\"pdpp:read\"")
     );
     for path in [
         "/.well-known/oauth-protected-resource/mcp",

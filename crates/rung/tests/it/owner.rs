@@ -172,7 +172,7 @@ fn behind_a_proxy_every_address_is_the_public_one_and_cookies_are_its_own() {
     assert_eq!(
         refused.header("www-authenticate"),
         Some(
-            "Bearer resource_metadata=\"https://data.example/.well-known/oauth-protected-resource/mcp\""
+            "Bearer resource_metadata=\"https://data.example/.well-known/oauth-protected-resource/mcp\", scope=\"pdpp:read\""
         )
     );
     // Whoever is not trusted is not believed.

@@ -51,6 +51,18 @@ pub(super) fn run(args: &AdapterArgs, settings: impl FnOnce() -> Result<Settings
             ),
         ));
     }
+    serve(args, provider, cache, settings).map_err(|stop| match stop {
+        Stop::Fault(fault) => Stop::Known(1, format!("it could not be started: {fault}")),
+        stop => stop,
+    })
+}
+
+fn serve(
+    args: &AdapterArgs,
+    provider: String,
+    cache: Cache,
+    settings: impl FnOnce() -> Result<Settings>,
+) -> Result {
     let settings = settings()?;
     super::super::log_to_stderr(&settings);
     let home = Home::open(settings.home()?)?;

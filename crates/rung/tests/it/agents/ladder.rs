@@ -150,9 +150,12 @@ fn by_links(agent: &mut Agent<'_>) -> String {
         assert_eq!(contents[0]["uri"], uri);
         whole.push_str(contents[0]["text"].as_str().unwrap());
         let told = &contents[0]["_meta"]["pdpp/window"];
-        let next = contents
-            .get(1)
-            .map(|next| next["uri"].as_str().unwrap().to_owned());
+        let next = contents.get(1).map(|next| {
+            let told = next["text"].as_str().unwrap();
+            let next = next["_meta"]["pdpp/next_uri"].as_str().unwrap().to_owned();
+            assert!(told.ends_with(&next), "{told}");
+            next
+        });
         assert_eq!(told["resource"]["next_uri"].as_str(), next.as_deref());
         if let Some(cursor) = told["window"]["previous_cursor"].as_str() {
             // The window before this one ends where this one begins.

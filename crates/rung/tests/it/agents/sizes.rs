@@ -215,6 +215,14 @@ fn a_client_that_reads_words_alone_is_sent_words_alone() {
         let given = agent.ok(tool, arguments);
         assert!(given.result.get("structuredContent").is_none());
         assert_eq!(given.result["content"].as_array().unwrap().len(), 1);
-        assert!(given.bytes < 9_000, "{tool}: {}", given.bytes);
+        assert!(given.bytes <= 12_000, "{tool}: {}", given.bytes);
+        assert!(!given.text().contains("structuredContent"), "{tool}");
+        if tool == "query_records" {
+            // The cursor leads on from what was told.
+            let count = given.text().matches("\nrecord[").count();
+            let last = format!("messages:msg-{:04}", count - 1);
+            assert!(given.text().contains(&last), "{}", given.text());
+            assert!(given.text().contains(&format!("{count} record(s)")));
+        }
     }
 }
