@@ -82,16 +82,27 @@ impl Records {
 
     /// Reads every record, by name.
     pub fn list(&self, now_ms: u64) -> Result<Vec<(String, Vec<u8>)>> {
+        Ok(self.list_at_version(now_ms)?.1)
+    }
+
+    /// Reads every record, by name, and says of which version they are: of none later than [`Self::version`] is now, since
+    /// that is told a moment before it can be read.
+    pub fn list_at_version(&self, now_ms: u64) -> Result<(usize, Vec<(String, Vec<u8>)>)> {
         let mut all = Vec::new();
-        self.each(now_ms, |key, record| {
+        let version = self.visit(now_ms, |key, record| {
             let key = String::from_utf8_lossy(key).into_owned();
             all.push((key, record.to_vec()));
         })?;
-        Ok(all)
+        Ok((version, all))
     }
 
     /// Shows every record, by name, to `visit`.
-    pub fn each(&self, now_ms: u64, mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    pub fn each(&self, now_ms: u64, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.visit(now_ms, visit)?;
+        Ok(())
+    }
+
+    fn visit(&self, now_ms: u64, mut visit: impl FnMut(&[u8], &[u8])) -> Result<usize> {
         self.store.read(|txn| {
             for entry in self.table.iter(txn)? {
                 let (key, row) = entry?;
@@ -99,7 +110,7 @@ impl Records {
                     visit(key, &row[8..]);
                 }
             }
-            Ok(())
+            Ok(txn.id())
         })
     }
 
@@ -141,6 +152,7 @@ mod tests {
         let version = tokens.version();
         assert!(tokens.add("a", b"1", 0, None).unwrap());
         assert_ne!(tokens.version(), version);
+        assert_eq!(tokens.list_at_version(0).unwrap().0, tokens.version());
         assert!(!tokens.add("a", b"2", 0, None).unwrap());
         tokens.put("b", b"3", Some(10)).unwrap();
         assert_eq!(tokens.get("b", 9).unwrap(), Some(b"3".to_vec()));

@@ -90,11 +90,7 @@ impl Tokens {
 
     pub(crate) fn list(&self) -> Result<Vec<TokenRecord>, Fault> {
         match self {
-            Self::Folder(records) => {
-                let all = records.list(now_ms())?;
-                let read = |(_, record): &(_, Vec<u8>)| serde_json::from_slice(record);
-                all.iter().map(|row| read(row).map_err(internal)).collect()
-            }
+            Self::Folder(records) => read_rows(&records.list(now_ms())?),
             Self::Database(records) => {
                 let all = records.guests()?;
                 let read = |record: &String| serde_json::from_str(record).map_err(internal);
@@ -116,6 +112,11 @@ impl Tokens {
                 .with_hint("`rung token list` names them"),
         )
     }
+}
+
+fn read_rows(rows: &[(String, Vec<u8>)]) -> Result<Vec<TokenRecord>, Fault> {
+    let read = |(_, record): &(String, Vec<u8>)| serde_json::from_slice(record).map_err(internal);
+    rows.iter().map(read).collect()
 }
 
 fn taken(name: &str) -> Fault {
@@ -226,6 +227,13 @@ impl Guests {
         if agents.len() >= MAX_AGENTS {
             agents.retain(|_, agent| agent.asked.elapsed() < Duration::from_mins(10));
         }
+        // Whoever is forgotten is let in anew when they come again.
+        if agents.len() >= MAX_AGENTS
+            && let Some(longest) = agents.iter().max_by_key(|(_, agent)| agent.asked.elapsed())
+        {
+            let longest = longest.0.clone();
+            agents.remove(&longest);
+        }
         agents.insert(
             name(&agent.permit),
             Agent {
@@ -282,12 +290,13 @@ impl Guests {
         f: impl FnOnce(&[TokenRecord]) -> T,
     ) -> Result<T, Denied> {
         let mut known = self.known.lock();
-        // Asked before reading: what is written meanwhile is read the next time.
-        let version = Some(records.version());
-        if known.version != version {
-            let listed = self.tokens.list();
-            known.records = listed.map_err(|fault| Denied::Broken(fault.to_string()))?;
-            known.version = version;
+        if known.version != Some(records.version()) {
+            let broken = |why: String| Denied::Broken(why);
+            let listed = records.list_at_version(now_ms());
+            // Of the version that was read, which may be the one before: then it is read again the next time.
+            let (version, rows) = listed.map_err(|error| broken(error.to_string()))?;
+            known.records = read_rows(&rows).map_err(|fault| broken(fault.to_string()))?;
+            known.version = Some(version);
         }
         Ok(f(&known.records))
     }
@@ -352,7 +361,7 @@ impl Admission for Guests {
 
     /// Whoever reads under a grant is told of that grant alone.
     fn may_watch(&self, permit: &Permit) -> bool {
-        !self.agents.lock().contains_key(&name(permit))
+        !is_agent(permit)
     }
 
     /// Personal data is read without anything being remembered of it here.

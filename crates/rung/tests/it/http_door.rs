@@ -311,3 +311,37 @@ fn a_token_that_ends_takes_its_streams_along() {
     assert_eq!(listening.event(), None);
     assert_eq!(standing.event(), None);
 }
+
+#[test]
+fn a_token_is_good_from_when_it_is_made_until_it_is_revoked_whoever_else_comes() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox, &[]);
+    let other = sandbox.ok(&["token", "new", "other"]).trim().to_owned();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let reply = server.post(modern(1, "tools/list", json!({})).bearer(&other));
+                    assert_eq!(reply.status, 200);
+                }
+            });
+        }
+        for round in 0..40 {
+            let token = sandbox.ok(&["token", "new", "mine"]).trim().to_owned();
+            let come = || {
+                server
+                    .post(modern(1, "tools/list", json!({})).bearer(&token))
+                    .status
+            };
+            let made = come();
+            sandbox.ok(&["token", "revoke", "mine"]);
+            let revoked = come();
+            if (made, revoked) != (200, 401) {
+                over.store(true, std::sync::atomic::Ordering::Relaxed);
+                panic!("round {round}: {made} when it was made, {revoked} when it was revoked");
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
