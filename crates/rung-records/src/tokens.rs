@@ -186,7 +186,12 @@ impl Records {
                 let named = |one: &crate::Connection| {
                     grant.streams.iter().any(|stream| stream.instance_ids.contains(&one.id))
                 };
-                let mut connections = connections(tx, subject)?;
+                // What is over says nothing of today.
+                let mut connections = if revoked || ended {
+                    Vec::new()
+                } else {
+                    connections(tx, subject)?
+                };
                 connections.retain(|one| named(one) && one.is_readable());
                 let standing = match (revoked, ended) {
                     (true, _) => Err(Error::GrantRevoked),

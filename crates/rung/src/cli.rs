@@ -607,7 +607,7 @@ pub(crate) enum TokenCommand {
         #[arg(long)]
         write: bool,
         /// Days after which it ends; without it, it ends when it is revoked.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         days: Option<u32>,
         /// What of the personal data here its bearer may read: a file that says so. Nothing without it.
         #[arg(long, value_name = "FILE")]

@@ -160,8 +160,8 @@ pub(super) fn absolute(base: &str, given: &str) -> Result<String, Fault> {
     let joined = Url::parse(&format!("{base}/")).and_then(|base| base.join(given));
     let url = joined.map_err(|error| broken(format!("{given}: {error}")))?;
     let loopback = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
-    let plain = url.scheme() == "http"
-        && (loopback || base.starts_with(&url.origin().ascii_serialization()));
+    let own = Url::parse(base).is_ok_and(|base| base.origin() == url.origin());
+    let plain = url.scheme() == "http" && (loopback || own);
     if url.scheme() != "https" && !plain {
         return Err(broken(format!("{url}: that is no address to go to")));
     }
@@ -266,6 +266,8 @@ mod tests {
             "javascript:x",
             "file:///etc/passwd",
             "http://b.example/x",
+            "http://a.exampl/x",
+            "http://a.example:8080/x",
         ] {
             assert_eq!(at("http://a.example", bad), None, "{bad}");
             assert_eq!(at("https://a.example", bad), None, "{bad}");

@@ -21,11 +21,14 @@ pub(super) const DEFINITION: Definition = Definition {
                   A long text is cut and says how read_record_field goes on. For records as data use query_records.",
     input,
     output,
+    sized: |_| false,
     run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
 };
 
 /// Code points of a record that has no text of its own.
 const JSON_CHARS: usize = 1_024;
+/// What the numbers in a continuation may grow by when the text is longer.
+const NUMBERS_BYTES: usize = 64;
 /// Members that are a document's text, the best first.
 const TEXTS: [&str; 4] = ["text", "content", "body", "summary"];
 
@@ -76,17 +79,10 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         .each("expand", &input.expand)
         .and(expand_limit_pairs(input.expand_limit.as_ref())?);
     let answer = asking.provider.read(&ask).await?;
-    let record = match &answer.body {
-        Value::Object(body)
-            if body.get("object").is_none()
-                && body
-                    .get("data")
-                    .is_some_and(|data| data.get("object").is_some()) =>
-        {
-            answer.body["data"].clone()
-        }
-        _ => answer.body.clone(),
-    };
+    let mut record = answer.body;
+    if record.get("object").is_none() && record["data"].get("object").is_some() {
+        record = record["data"].take();
+    }
     let record = projected(record, &input.fields);
     let document = Document::of(&input, id, record, asking.provider.url());
     Ok(document.reply(asking))
@@ -149,7 +145,7 @@ impl Document {
         let named = own
             .iter()
             .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
-        let title = named.map_or_else(|| super::search::title(&record), |named| cut(named, 400));
+        let title = named.map_or_else(|| super::search::title(&record), |named| cut(named, 200));
         let found = own.iter().find_map(|place| {
             let name = TEXTS
                 .iter()
@@ -308,7 +304,7 @@ impl Document {
                 0
             };
             taken += structured + quoted;
-            if taken + 16 > room {
+            if taken + NUMBERS_BYTES > room {
                 break;
             }
             chars += 1;

@@ -28,6 +28,7 @@ pub(super) const DEFINITION: Definition = Definition {
         })
     },
     output: || super::wrapped(json!({})),
+    sized: |_| false,
     run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
 };
 

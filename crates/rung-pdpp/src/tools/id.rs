@@ -17,7 +17,9 @@ const WINDOW: &str = "pdpp://field-window/";
 const STREAM: &str = "pdpp://stream/";
 /// The version of the form of handles.
 const VERSION: u8 = 1;
-/// Bytes of an id or a handle.
+/// Bytes of a name, of a record's key, and of a handle.
+const MAX_NAME_BYTES: usize = 256;
+const MAX_KEY_BYTES: usize = 1 << 10;
 const MAX_BYTES: usize = 8 << 10;
 
 /// Refuses a name that could lead elsewhere.
@@ -26,7 +28,7 @@ pub(super) fn check_name<'n>(what: &str, name: &'n str) -> Result<&'n str, Fault
         let why = format!("{what} is required");
         return Err(Fault::new(Code::InvalidArguments, why));
     }
-    if name.contains(['/', '\\']) || !is_harmless(name) {
+    if name.contains(['/', '\\']) || !is_harmless(name) || name.len() > MAX_NAME_BYTES {
         let why = format!("{what} contains invalid characters");
         return Err(Fault::new(Code::InvalidArguments, why)
             .with_hint("use names as `schema` and ids as `search` give them"));
@@ -34,8 +36,13 @@ pub(super) fn check_name<'n>(what: &str, name: &'n str) -> Result<&'n str, Fault
     Ok(name)
 }
 
-fn is_harmless(name: &str) -> bool {
-    name != "." && !name.contains("..") && !name.chars().any(char::is_control)
+/// Whether a name leads nowhere, and looks like what it is.
+pub(super) fn is_harmless(name: &str) -> bool {
+    let odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    name != "." && !name.contains("..") && !name.chars().any(odd)
 }
 
 /// A record, by where it is.
@@ -61,7 +68,7 @@ impl RecordId {
         if record.is_empty() {
             return Err(Fault::new(Code::InvalidArguments, "record_id is required"));
         }
-        if record.contains('\\') || !is_harmless(&record) || record.len() > MAX_BYTES {
+        if record.contains('\\') || !is_harmless(&record) || record.len() > MAX_KEY_BYTES {
             return Err(Fault::new(
                 Code::InvalidArguments,
                 "record_id contains invalid characters",
@@ -99,7 +106,10 @@ impl RecordId {
                 "stream and record_id are separated by a colon",
             ));
         };
-        check_name("record_id", record)?;
+        if record.contains('/') {
+            let why = "record_id contains invalid characters";
+            return Err(Fault::new(Code::InvalidArguments, why));
+        }
         Self::new(connection, stream.to_owned(), record.to_owned())
     }
 

@@ -21,8 +21,11 @@ const MAX_JSON: usize = 8;
 /// Code points of a preview of JSON.
 const JSON_CHARS: usize = 512;
 
+/// Bytes of a field's name.
+const MAX_NAME_BYTES: usize = 256;
+
 /// Members of a record that say whose it is, and are no fields of it.
-const NO_FIELDS: [&str; 9] = [
+const NO_FIELDS: [&str; 10] = [
     "id",
     "record_id",
     "recordId",
@@ -32,6 +35,7 @@ const NO_FIELDS: [&str; 9] = [
     "stream",
     "metadata",
     "_meta",
+    "expanded",
 ];
 
 /// What of a record is where nothing else says so.
@@ -65,8 +69,12 @@ pub(super) fn fields(row: &Value) -> impl Iterator<Item = (&String, &Value)> {
     members.filter(move |(name, _)| !no_field(name))
 }
 
-fn is_safe(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.contains("..")
+/// Whether a name can stand in a line of words, and be asked for.
+pub(super) fn is_safe(name: &str) -> bool {
+    super::id::is_harmless(name)
+        && !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && !name.contains(['/', '\\'])
 }
 
 /// The digest of a field, as providers of ours give it.

@@ -24,6 +24,7 @@ pub(super) const DEFINITION: Definition = Definition {
         })
     },
     output: || super::wrapped(json!({})),
+    sized: |_| false,
     run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
 };
 
@@ -70,11 +71,12 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         "request_id": answer.request_id,
     });
     let reply = asking.reply(text.clone(), structured, &[]);
-    if reply.bytes() <= asking.most_bytes() {
+    if reply.bytes() <= asking.usual_bytes() {
         return Ok(reply);
     }
     // The words say it all but for what is over their limit.
-    let structured = json!({"data": {"object": "list", "stream_count": rows_of(&reply), "see": "schema"}, "provider_url": asking.provider.url()});
+    let data = json!({"object": "list", "stream_count": rows_of(&reply), "see": "schema"});
+    let structured = json!({"data": data, "provider_url": asking.provider.url()});
     Ok(asking.reply(text, structured, &[]))
 }
 

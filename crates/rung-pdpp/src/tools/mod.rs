@@ -30,6 +30,7 @@ mod search;
 mod text;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Detail, Face, Fault};
@@ -51,6 +52,8 @@ use remote::Remote;
 
 /// Bytes of a message where nobody says otherwise.
 pub const REPLY_BYTES: usize = 12_000;
+/// How long a call may take, whatever it asks.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Links in a reply.
 const MAX_LINKS: usize = 5;
 
@@ -92,6 +95,7 @@ pub struct Tools {
 struct Entry {
     card: Card,
     schema: Schema,
+    sized: fn(&Value) -> bool,
     run: Run,
 }
 
@@ -102,6 +106,8 @@ struct Definition {
     description: &'static str,
     input: fn() -> Value,
     output: fn() -> Value,
+    /// Whether these arguments say how large the answer may be, or ask for one whole thing.
+    sized: fn(&Value) -> bool,
     run: Run,
 }
 
@@ -191,7 +197,13 @@ impl Tools {
             given => given,
         };
         arguments::check(&entry.schema, &given).map_err(advised)?;
-        (entry.run)(&asking, given).await
+        let sized = (entry.sized)(&given);
+        let answering = tokio::time::timeout(PATIENCE, (entry.run)(&asking, given));
+        let reply = answering.await.map_err(|_| {
+            let why = format!("no answer within {} seconds", PATIENCE.as_secs());
+            Fault::new(Code::DeadlineExceeded, why)
+        })??;
+        Ok(asking.bounded(reply, sized))
     }
 }
 
@@ -223,6 +235,7 @@ impl Entry {
                 tasks: TaskUse::Never,
                 listed: None,
             },
+            sized: definition.sized,
             run: definition.run,
         })
     }
@@ -283,6 +296,25 @@ impl Asking<'_> {
     /// Bytes of a reply whose size was chosen, by number or by asking for one whole thing.
     fn most_bytes(&self) -> usize {
         self.call.budget.max_bytes
+    }
+
+    /// The last check: whatever a provider has put into names that are never cut, a reply is bounded.
+    fn bounded(&self, reply: Reply, sized: bool) -> Reply {
+        let most = if sized {
+            self.most_bytes()
+        } else {
+            self.usual_bytes()
+        };
+        if reply.bytes() <= most {
+            return reply;
+        }
+        let why = format!(
+            "what is never cut of this answer is too long: it takes {} bytes, and {most} may be sent",
+            reply.bytes()
+        );
+        let fault = Fault::new(Code::ResultTooLarge, why)
+            .with_hint("ask for less: a smaller limit, fewer fields, or a part of a field with read_record_field");
+        Refusal::Ours(fault).reply(self.provider.url(), self.call, most)
     }
 
     /// The reply, in the forms that the caller reads.

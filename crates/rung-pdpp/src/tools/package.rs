@@ -93,6 +93,17 @@ impl Child {
     }
 }
 
+/// The connections that a grant names.
+fn named(grant: &rung_records::grant::Grant) -> Vec<(String, Option<String>)> {
+    let mut ids: Vec<(String, Option<String>)> = Vec::new();
+    for id in grant.streams.iter().flat_map(|stream| &stream.instance_ids) {
+        if !ids.iter().any(|(known, _)| known == id) {
+            ids.push((id.clone(), None));
+        }
+    }
+    ids
+}
+
 /// What one of several said.
 struct Told {
     at: usize,
@@ -104,11 +115,15 @@ impl Package {
         let child = |member: Member| Child {
             grant_id: member.grant.grant_id.clone(),
             connector_key: member.connector_key(),
-            connections: member
-                .connections
-                .iter()
-                .map(|one| (one.id.clone(), one.display_name.clone()))
-                .collect(),
+            connections: match &member.standing {
+                Ok(_) => member
+                    .connections
+                    .iter()
+                    .map(|one| (one.id.clone(), one.display_name.clone()))
+                    .collect(),
+                // What is over says what it once said, and nothing of today.
+                Err(_) => named(&member.grant),
+            },
             streams: member
                 .grant
                 .streams
@@ -318,7 +333,7 @@ impl Package {
         let (bodies, warnings) = self.sorted(self.of_all(asks).await)?;
         let mut rows = Vec::new();
         for (at, body) in bodies {
-            for mut row in hits(body) {
+            for mut row in hits(body).into_iter().filter(Value::is_object) {
                 row["source"] = self.children[at].tag(row["connection_id"].as_str());
                 rows.push(row);
             }
@@ -463,14 +478,25 @@ fn merged_recall(each: &[Value]) -> Value {
     })
 }
 
+/// Where a list has its rows.
+const ROWS: [&str; 5] = ["/results", "/hits", "/data", "/data/results", "/data/data"];
+
 /// The rows of a list, wherever it has them.
-pub(super) fn hits(mut body: Value) -> Vec<Value> {
-    for place in ["/results", "/hits", "/data", "/data/results", "/data/data"] {
+fn hits(mut body: Value) -> Vec<Value> {
+    for place in ROWS {
         if let Some(Value::Array(rows)) = body.pointer_mut(place) {
             return std::mem::take(rows);
         }
     }
     Vec::new()
+}
+
+/// The same, left where they are.
+pub(super) fn rows_of(body: &Value) -> &[Value] {
+    let rows = ROWS
+        .iter()
+        .find_map(|place| body.pointer(place)?.as_array());
+    rows.map_or(&[], Vec::as_slice)
 }
 
 fn unavailable(children: &[&Child]) -> Vec<Value> {

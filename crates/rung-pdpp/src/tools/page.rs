@@ -15,6 +15,11 @@ use super::ladder::{Known, Ladder, MAX_RECORDS, identity, is_cut};
 
 /// Code points of a preview, at most.
 const MOST_CHARS: usize = 1_024;
+/// Bytes of a list or an object in a record that is too large by itself.
+const MOST_JSON_BYTES: usize = 256;
+/// Names of fields that are said to be left out, and the bytes set aside for them.
+const OMITTED_NAMES: usize = 24;
+const OMITTED_BYTES: usize = 2_000;
 /// Levels of records within records.
 const MAX_DEPTH: usize = 4;
 
@@ -76,7 +81,6 @@ pub(super) struct TooMany(pub(super) usize);
 
 /// A text of a record that may be cut.
 struct Long<'v> {
-    record: usize,
     field: &'v str,
     nested: bool,
     text: &'v str,
@@ -85,7 +89,8 @@ struct Long<'v> {
 /// The texts of some rows that may be cut, and whose they are.
 #[derive(Default)]
 struct Longs<'v> {
-    records: Vec<(RecordId, &'v Value)>,
+    /// Each with where its own texts are.
+    records: Vec<(RecordId, &'v Value, std::ops::Range<usize>)>,
     texts: Vec<Long<'v>>,
 }
 
@@ -102,11 +107,11 @@ impl<'v> Longs<'v> {
         let Some(id) = identity(row, known) else {
             return;
         };
-        let record = self.records.len();
-        self.records.push((id, row));
+        let start = self.texts.len();
         for (field, value) in super::ladder::fields(row) {
-            self.texts_of(record, field, value, false);
+            self.texts_of(field, value, false);
         }
+        self.records.push((id, row, start..self.texts.len()));
         if let Some(expanded) = row.get("expanded").filter(|_| depth < MAX_DEPTH) {
             for row in rows_within(expanded) {
                 self.take(row, Known::default(), depth + 1);
@@ -114,22 +119,21 @@ impl<'v> Longs<'v> {
         }
     }
 
-    fn texts_of(&mut self, record: usize, field: &'v str, value: &'v Value, nested: bool) {
+    fn texts_of(&mut self, field: &'v str, value: &'v Value, nested: bool) {
         match value {
             Value::String(text) if is_cut(text, 0) => self.texts.push(Long {
-                record,
                 field,
                 nested,
                 text,
             }),
             Value::Array(items) => {
                 for item in items {
-                    self.texts_of(record, field, item, true);
+                    self.texts_of(field, item, true);
                 }
             }
             Value::Object(members) => {
                 for member in members.values() {
-                    self.texts_of(record, field, member, true);
+                    self.texts_of(field, member, true);
                 }
             }
             _ => {}
@@ -148,17 +152,18 @@ impl<'v> Longs<'v> {
             .sum()
     }
 
+    /// The texts of a record.
+    fn own(&self, record: usize) -> &[Long<'v>] {
+        let own = self.records.get(record).map(|(_, _, own)| own.clone());
+        &self.texts[own.unwrap_or_default()]
+    }
+
     /// Fields of a record with texts within them that are cut.
     fn cut_json(&self, record: usize, chars: usize) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for long in self
-            .texts
-            .iter()
-            .filter(|long| long.record == record && long.nested)
-        {
-            if (is_cut(long.text, chars) || is_base64(long.text))
-                && !names.iter().any(|name| name == long.field)
-            {
+        for long in self.own(record).iter().filter(|long| long.nested) {
+            let cut = is_cut(long.text, chars) || is_base64(long.text);
+            if cut && !names.iter().any(|name| name == long.field) {
                 names.push(long.field.to_owned());
             }
         }
@@ -169,9 +174,7 @@ impl<'v> Longs<'v> {
     fn ladder(&self, kind: &str, chars: usize, ladder: Ladder<'_>, full: bool) -> Option<Value> {
         let mut entries = Vec::new();
         let (mut told, mut brief) = (0, false);
-        for (at, (id, row)) in self.records.iter().enumerate() {
-            let own = |long: &&Long<'_>| long.record == at && is_cut(long.text, chars);
-            let any_cut = self.texts.iter().any(|long| own(&long));
+        for (at, (id, row, _)) in self.records.iter().enumerate() {
             if full && told < MAX_RECORDS {
                 let cut_to = (chars < usize::MAX).then_some(chars);
                 let entry = ladder.record(id, row, cut_to, &self.cut_json(at, chars));
@@ -179,15 +182,15 @@ impl<'v> Longs<'v> {
                 entries.extend(entry);
                 continue;
             }
-            if !any_cut {
+            let own = self.own(at);
+            if !own.iter().any(|long| is_cut(long.text, chars)) {
                 continue;
             }
             brief = true;
             let mut entry = json!({"id": id.to_string()});
-            let texts: Vec<Value> = self
-                .texts
+            let texts: Vec<Value> = own
                 .iter()
-                .filter(|long| own(long) && !long.nested)
+                .filter(|long| !long.nested && is_cut(long.text, chars))
                 .map(|long| json!({"field_path": long.field, "size_chars": long.text.chars().count()}))
                 .collect();
             if !texts.is_empty() {
@@ -416,7 +419,8 @@ impl Page<'_> {
         let mut smallest = usize::MAX;
         {
             let longs = Longs::of(self.list(), self.known);
-            let body_bytes = json_bytes(&self.body, Measure::Bare) - longs.bytes(usize::MAX);
+            let body_bytes =
+                json_bytes(&self.body, Measure::Bare).saturating_sub(longs.bytes(usize::MAX));
             for manner in MANNERS {
                 let (text, windows) = words(&self.body, self.list(), manner.text_chars);
                 let windows = windows.into_iter().take(manner.links).collect::<Vec<_>>();
@@ -478,49 +482,80 @@ impl Page<'_> {
         self.list().len()
     }
 
-    /// What cannot be had in smaller pieces: with lists and objects cut as well, and of that as much as may be sent at all.
+    /// What cannot be had in smaller pieces: its lists and objects are cut as well, and what does not fit then is left out by name.
     pub(super) fn as_fits(mut self, words: Words<'_>) -> Reply {
-        let manner = MANNERS[2];
+        let (manner, budget) = (MANNERS[3], self.asking.usual_bytes());
         self.say_once();
         let (text, windows) = words(&self.body, self.list(), manner.text_chars);
-        let whole = self.body.clone();
-        let mut reply = None;
-        for json_bytes in [1_024, 128] {
-            self.body.clone_from(&whole);
-            let cut = self.cut_lists(json_bytes);
-            let longs = Longs::of(self.list(), self.known);
-            let mut ladder = longs.ladder(self.kind, manner.least_chars, self.ladder(), true);
-            tell_lists(&mut ladder, self.kind, cut);
-            self.cut(manner.least_chars);
-            let data = self.body.clone();
-            let made = self
-                .asking
-                .reply(text.clone(), self.structured(data, ladder), &windows);
-            let fits = made.bytes() <= self.asking.usual_bytes();
-            reply = Some(made);
-            if fits {
+        let windows: Vec<WindowId> = windows.into_iter().take(manner.links).collect();
+        let cut = self.cut_lists(MOST_JSON_BYTES);
+        let longs = Longs::of(self.list(), self.known);
+        let mut ladder = longs.ladder(
+            self.kind,
+            manner.least_chars,
+            self.ladder(),
+            self.count() == 1,
+        );
+        tell_lists(&mut ladder, self.kind, cut);
+        self.cut(manner.least_chars);
+        let around = |ladder: &Option<Value>| {
+            let structured = self.structured(Value::Null, ladder.clone());
+            self.asking
+                .reply(text.clone(), structured, &windows)
+                .bytes()
+        };
+        let room = budget.saturating_sub(around(&ladder) + OMITTED_BYTES);
+        let over = json_bytes(&self.body, Measure::Bare).saturating_sub(room);
+        if over > 0 {
+            let omitted = self.leave_out(over);
+            ladder.get_or_insert_with(|| json!({"kind": self.kind}))["omitted"] = omitted;
+        }
+        let data = std::mem::take(&mut self.body);
+        self.asking
+            .reply(text, self.structured(data, ladder), &windows)
+    }
+
+    /// Leaves out so many bytes at least: of one record its largest fields, of several the last ones. What was left out.
+    fn leave_out(&mut self, mut over: usize) -> Value {
+        let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) else {
+            return Value::Null;
+        };
+        if rows.len() > 1 {
+            let all = rows.len();
+            while over > 0 && rows.len() > 1 {
+                let row = rows.pop().unwrap_or_default();
+                over = over.saturating_sub(json_bytes(&row, Measure::Bare) + 1);
+            }
+            return json!({"records": all - rows.len(), "why": "the provider gave more than it was asked for", "read": "ask for fewer with limit or filter"});
+        }
+        let Some(data) = rows
+            .first_mut()
+            .and_then(|row| row.get_mut("data")?.as_object_mut())
+        else {
+            return Value::Null;
+        };
+        let mut sizes: Vec<(usize, String)> = data
+            .iter()
+            .map(|(name, value)| {
+                (
+                    json_bytes(value, Measure::Bare) + name.len() + 4,
+                    name.clone(),
+                )
+            })
+            .collect();
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        let mut names = Vec::new();
+        for (size, name) in sizes {
+            if over == 0 {
                 break;
             }
+            over = over.saturating_sub(size);
+            data.shift_remove(&name);
+            names.push(super::text::cut(&name, 64));
         }
-        let reply = reply.unwrap_or_else(|| Reply::of_text(text.clone()));
-        if reply.bytes() <= self.asking.most_bytes() {
-            return reply;
-        }
-        let structured = self.structured(Value::Null, None);
-        let around = self
-            .asking
-            .reply(text.clone(), structured, &windows)
-            .bytes()
-            + 600;
-        let room = Budget::bytes(self.asking.most_bytes().saturating_sub(around));
-        let fitted = fit(&self.body, &Path::root(), &room);
-        let (data, cuts) = fitted.map_or_else(
-            |_| (json!({}), Vec::new()),
-            |fitted| (fitted.value, fitted.cuts),
-        );
-        let ladder = json!({"kind": self.kind, "truncations": cuts.len(), "read": {"tool": "query_records", "with": "fields, and a smaller limit"}});
-        self.asking
-            .reply(text, self.structured(data, Some(ladder)), &windows)
+        let count = names.len();
+        names.truncate(OMITTED_NAMES);
+        json!({"field_count": count, "fields": names, "read": {"tool": "query_records", "args": {"fields": "<some of them>"}}})
     }
 
     /// Cuts lists and objects within the rows to so many bytes. Which fields of which records those were, and how long.

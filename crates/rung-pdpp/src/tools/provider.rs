@@ -16,6 +16,11 @@ use super::remote::{Credential, Remote};
 /// Bytes of an answer that are taken in.
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
+/// Commas of an answer: each value takes many times as much memory as it has bytes.
+const MAX_VALUES: usize = 400_000;
+/// Bytes of a request.
+const MAX_ASKED_BYTES: usize = 16 << 10;
+
 /// An answer.
 #[derive(Debug)]
 pub(super) struct Said {
@@ -51,7 +56,15 @@ impl Said {
         let essence = kind.split(';').next().unwrap_or_default();
         let essence = essence.trim().to_ascii_lowercase();
         let json = matches!(essence.as_str(), "application/json" | "text/json");
-        let content = if json || essence.ends_with("+json") {
+        let json = json || essence.ends_with("+json");
+        if json && memchr::memchr_iter(b',', &bytes).count() > MAX_VALUES {
+            let why = format!("the provider's answer has more than {MAX_VALUES} values");
+            let fault = Fault::new(Code::SourceFailed, why);
+            return Err(fault
+                .with_hint("ask for less: a smaller limit, or fewer fields")
+                .into());
+        }
+        let content = if json {
             match serde_json::from_slice(&bytes) {
                 Ok(value) => Content::Json(value),
                 Err(_) if status >= 300 => Content::Bytes {
@@ -117,6 +130,10 @@ impl Provider {
 
     /// Asks, and takes whatever comes.
     pub(super) async fn get(&self, ask: &Ask) -> Result<Said, Refusal> {
+        if ask.target().len() > MAX_ASKED_BYTES {
+            let why = "the arguments are longer than a request may be";
+            return Err(Refusal::new(Code::InvalidArguments, why));
+        }
         match self {
             Self::Remote(remote, credential) => remote.get(credential, ask).await,
             Self::Own(reader) => reader.get(ask).await,

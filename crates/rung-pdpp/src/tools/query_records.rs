@@ -25,6 +25,7 @@ pub(super) const DEFINITION: Definition = Definition {
                   content_ladder says how to read on.",
     input,
     output: || super::wrapped(json!({})),
+    sized: |_| false,
     run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
 };
 
@@ -55,7 +56,7 @@ fn input() -> Value {
 #[derive(Deserialize)]
 struct Input {
     stream: String,
-    limit: Option<u64>,
+    limit: Option<usize>,
     cursor: Option<String>,
     order: Option<String>,
     sort: Option<String>,
@@ -100,8 +101,9 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         stream: Some(stream),
         connection,
     };
+    let alone = !asking.call.rendering.structured;
     let mut limit = None;
-    loop {
+    for tries in 0.. {
         let ask = match limit {
             None => ask.clone(),
             Some(limit) => ask.without("limit").with("limit", Some(limit)),
@@ -116,7 +118,6 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             kind: "record_set",
         };
         let shortened = limit;
-        let alone = !asking.call.rendering.structured;
         let words = |body: &Value, rows: &[Value], max_chars: usize| {
             let telling = Telling {
                 stream,
@@ -127,17 +128,25 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             telling.words(body, rows, max_chars)
         };
         // A provider that gives more than was asked for will not give less.
-        let ignored = limit.is_some_and(|limit| page.count() > limit);
-        if ignored {
+        let asked = limit.or(input.limit).unwrap_or(MAX_LIMIT);
+        if page.count() > asked || tries == MAX_TRIES {
             return Ok(page.as_fits(&words));
         }
         match page.reply(&words) {
             Ok(reply) => return Ok(reply),
             // The provider's own cursor then leads on to the records that are left out here.
-            Err(TooMany(fewer)) => limit = Some(fewer),
+            Err(TooMany(fewer)) => {
+                limit = Some(limit.map_or(fewer, |last| fewer.min(last / 2).max(1)))
+            }
         }
     }
+    unreachable!("the last try is answered")
 }
+
+/// Records on a page, at most.
+const MAX_LIMIT: usize = 100;
+/// How often fewer records are asked for.
+const MAX_TRIES: usize = 4;
 
 /// Refuses relations of a stream that advertises none, before the records are asked for.
 async fn check_expand(

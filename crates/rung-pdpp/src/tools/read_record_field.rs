@@ -18,6 +18,7 @@ pub(super) const DEFINITION: Definition = Definition {
                   record_id. Go on with cursor; or choose offset_chars, or q with before_chars and after_chars around its first match.",
     input,
     output,
+    sized: is_sized_input,
     run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
 };
 
@@ -205,6 +206,13 @@ pub(super) struct Window {
     back: bool,
 }
 
+fn is_sized_input(given: &Value) -> bool {
+    serde_json::from_value(given.clone()).is_ok_and(|selector: Selector| is_sized(&selector))
+}
+
+/// No text is longer than this.
+const MAX_OFFSET: u64 = 1 << 53;
+
 /// Whether somebody asked for more than what is usual, by number.
 fn is_sized(selector: &Selector) -> bool {
     let more = |asked: Option<u64>, usual: u64| asked.is_some_and(|asked| asked > usual);
@@ -278,8 +286,19 @@ impl Window {
             }
             Err(refusal) => return Err(refusal),
         };
+        let asked_from = Some(offset.unwrap_or(0)).filter(|_| selector.q.is_none());
         let mut window = Self::of(asked, &body, limit)?;
         window.back = back;
+        // One that answers from elsewhere would be read in circles.
+        if let Some(from) = asked_from.filter(|from| *from != window.start)
+            && !window.text.is_empty()
+        {
+            let why = format!(
+                "the provider was asked for what is at {from}, and gave what is at {}",
+                window.start
+            );
+            return Err(Refusal::new(Code::SourceFailed, why));
+        }
         if let Some(Opened::Sealed(unread)) = &opened {
             let binding = window.binding(asking);
             let checked = unread.check(
@@ -329,10 +348,19 @@ impl Window {
             (Some(start), Some(end), Some(q)) => Some((q.clone(), start, end)),
             _ => None,
         };
+        if start > MAX_OFFSET {
+            return Err(odd("start_chars that can be"));
+        }
         let mut record = asked.record.clone();
-        let connection = told["connection_id"].as_str().map(str::to_owned);
-        record.connection = record.connection.or(connection);
+        let connection = told["connection_id"].as_str();
+        if record.connection.is_none()
+            && let Some(connection) =
+                connection.filter(|id| check_name("connection_id", id).is_ok())
+        {
+            record.connection = Some(connection.to_owned());
+        }
         let limit = window["limit_chars"].as_u64().unwrap_or(limit);
+        let limit = limit.clamp(1, limits::WINDOW_CHARS_MAX);
         Ok(Self {
             own: WindowId {
                 record: record.clone(),
@@ -375,10 +403,14 @@ impl Window {
     }
 
     fn is_last(&self) -> bool {
+        // One that shows nothing leads nowhere.
+        if self.text.is_empty() {
+            return true;
+        }
         match (self.size, self.has_more) {
             (Some(size), _) => self.end() >= size,
             (None, Some(more)) => !more,
-            (None, None) => self.text.is_empty(),
+            (None, None) => false,
         }
     }
 

@@ -53,6 +53,9 @@ impl Refusal {
             Content::Bytes { .. } if (300..400).contains(&status) => bare(
                 "the provider sends its callers to another address, and credentials are not taken along",
             ),
+            Content::Bytes { kind, .. } if kind.is_empty() => {
+                bare("the provider has nothing there, and says no more")
+            }
             Content::Bytes { kind, .. } => {
                 bare(&format!("the provider answered with {kind}, not JSON"))
             }

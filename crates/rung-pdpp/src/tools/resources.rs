@@ -2,7 +2,7 @@
 
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
-use rung_ladder::json_string_bytes;
+use rung_ladder::{Budget, Path, fit, json_string_bytes};
 use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
 use serde_json::{Value, json};
 
@@ -18,6 +18,11 @@ const STREAM: &str = "pdpp://stream/{name}";
 const RECORD: &str = "pdpp://record/{handle}";
 const WINDOW: &str = "pdpp://field-window/{handle}";
 const JSON: &str = "application/json";
+/// Bytes of what is said of a stream, which is one whole thing.
+const MAX_STREAM_BYTES: usize = 60_000;
+/// Bytes of an error, and of the address that it repeats.
+const ERROR_BYTES: usize = 2_000;
+const SHOWN_URI_BYTES: usize = 2_000;
 
 impl ResourceSource for Tools {
     fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
@@ -143,7 +148,11 @@ fn contents(uri: &str, body: &Value) -> Contents {
 fn refused(refusal: &Refusal, uri: &str, provider_url: &str) -> Contents {
     let mut body = refusal.body(provider_url);
     body["provider_url"] = json!(provider_url);
-    contents(uri, &body)
+    // A provider can say anything, at any length.
+    if let Ok(fitted) = fit(&body["error"], &Path::root(), &Budget::bytes(ERROR_BYTES)) {
+        body["error"] = fitted.value;
+    }
+    contents(rung_ladder::head(uri, SHOWN_URI_BYTES), &body)
 }
 
 async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Contents>, Refusal> {
@@ -152,7 +161,7 @@ async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Conten
         .read(&Ask::at(&["v1", "streams", name]))
         .await?;
     let whole = contents(uri, &answer.body);
-    if bytes(&whole) <= asking.most_bytes() {
+    if bytes(&whole) <= asking.most_bytes().min(MAX_STREAM_BYTES) {
         return Ok(vec![whole]);
     }
     let why = "what is said of the stream is larger than a reply may be";
@@ -163,6 +172,10 @@ async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Conten
 
 async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Contents>, Refusal> {
     let mut body = asking.provider.read(&id.ask(&[])).await?.body;
+    if !body.is_object() {
+        let why = "the provider's record is not an object";
+        return Err(Refusal::new(Code::SourceFailed, why));
+    }
     let known = Known {
         stream: Some(&id.stream),
         connection: id.connection.as_deref(),
@@ -186,10 +199,6 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         if bytes(&whole) <= asking.usual_bytes() {
             return Ok(vec![whole]);
         }
-    }
-    let whole = contents(uri, &body);
-    if bytes(&whole) <= asking.most_bytes() {
-        return Ok(vec![whole]);
     }
     let why = "the record is larger than a reply may be";
     Err(Fault::new(Code::ResultTooLarge, why)

@@ -22,6 +22,7 @@ pub(super) const DEFINITION: Definition = Definition {
                   add connection_id for one. detail:full needs stream.",
     input,
     output: || super::wrapped(json!({})),
+    sized: |_| true,
     run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
 };
 
@@ -72,13 +73,17 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             // A provider that does not know the view is asked for everything, and it is made compact here.
             Err(refusal) if is_unknown_view(&refusal) => {
                 let mut answer = asking.provider.read(&ask(None)).await?;
-                answer.body = compact(unwrapped(answer.body));
+                answer.body = unwrapped(answer.body);
                 answer
             }
             answer => answer?,
         }
     };
     let mut data = unwrapped(answer.body);
+    if !data.is_object() {
+        let why = "the provider's schema is not an object";
+        return Err(Refusal::new(Code::SourceFailed, why));
+    }
     // Nor does one that takes the view for nothing.
     if !full && is_exhaustive(&data) {
         data = compact(data);
@@ -108,6 +113,10 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     };
     let around = reply(Value::Null).bytes();
     let fits = |data: &Value| around + json_bytes(data, Measure::Bare) <= room;
+    if reply(Value::Null).bytes() > room {
+        let why = format!("the schema has more than the {room} bytes of a reply");
+        return Err(Refusal::new(Code::ResultTooLarge, why));
+    }
     if asking.call.rendering.structured && !fits(&data) && !full {
         without_fields(&mut data);
     }
@@ -397,8 +406,8 @@ fn words(document: &Value, scoped: bool, connection: Option<&str>) -> String {
     );
     let gone = document["package"]["unavailable_connections"].as_array();
     for one in gone.into_iter().flatten() {
-        let key = first_text(one, &["connector_key"]).unwrap_or_default();
-        let code = one["error"]["code"].as_str().unwrap_or_default();
+        let key = inline(first_text(one, &["connector_key"]).unwrap_or_default());
+        let code = inline(one["error"]["code"].as_str().unwrap_or_default());
         let _ = write!(
             text,
             "\nunavailable connector_key={key} error={code}: ask the owner to approve it again"

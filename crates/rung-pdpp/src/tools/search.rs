@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json};
 use super::ask::{Ask, encoded};
 use super::filter::filter_pairs;
 use super::id::{RecordId, WindowId, check_name};
-use super::ladder::{Known, identity};
-use super::package::hits;
+use super::ladder::{Known, identity, is_safe};
 use super::query_records::{cursor, told};
 use super::refusal::Refusal;
 use super::text::{cut, first_text, inline, one_line, quoted, scalar};
@@ -24,6 +23,7 @@ pub(super) const DEFINITION: Definition = Definition {
                   unless limit says otherwise; go on with next_cursor (not hybrid).",
     input,
     output,
+    sized: |_| false,
     run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
 };
 
@@ -107,7 +107,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         page.shortened = shortened;
         match page.reply(asking) {
             Ok(reply) => return Ok(reply),
-            Err(fewer) => (limit, shortened) = (fewer, true),
+            Err(fewer) => (limit, shortened) = (fewer.min(limit / 2).max(1), true),
         }
     }
 }
@@ -116,6 +116,9 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
 const SNIPPET_CHARS: usize = 320;
 /// Code points of what is shown of them in words.
 const BRIEF_CHARS: usize = 96;
+/// Bytes of a snippet that are looked at, and words of a question that are looked for in it.
+const MAX_LOOKED_AT: usize = 8 << 10;
+const MAX_WORDS: usize = 16;
 /// Hits in words.
 const TOP_HITS: usize = 3;
 /// Excerpts of a hit.
@@ -160,12 +163,13 @@ fn plain(text: &str) -> String {
 
 /// The part of a text around what was looked for.
 fn around(text: &str, q: &str, chars: usize) -> String {
-    let text = one_line(text);
+    // What is shown is near the beginning or near a word of the question; nobody looks further.
+    let text = one_line(rung_ladder::head(text, MAX_LOOKED_AT));
     if !super::text::is_longer(&text, chars) {
         return text;
     }
     let low = text.to_lowercase();
-    let word = q.split_whitespace().find_map(|word| {
+    let word = q.split_whitespace().take(MAX_WORDS).find_map(|word| {
         let at = low.find(&word.to_lowercase())?;
         // Lower case may be longer or shorter; then the beginning will do.
         text.is_char_boundary(at)
@@ -186,8 +190,10 @@ impl Hit {
         let id = hit_id(hit);
         let shown = match &id {
             Some(id) => id.to_string(),
-            None => first_text(hit, &["id", "url"])
-                .map_or_else(|| format!("result:{}", at + 1), str::to_owned),
+            None => first_text(hit, &["id", "url"]).map_or_else(
+                || format!("result:{}", at + 1),
+                |text| inline(&cut(text, 400)),
+            ),
         };
         let mut head = Map::new();
         head.insert("id".to_owned(), json!(shown));
@@ -201,7 +207,7 @@ impl Hit {
             ("display_name", &["display_name"]),
         ] {
             if let Some(text) = first_text(hit, names) {
-                head.insert(name.to_owned(), json!(text));
+                head.insert(name.to_owned(), json!(cut(text, 400)));
             }
         }
         let snippet = hit["snippet"]
@@ -295,7 +301,8 @@ impl Hit {
 
 impl Excerpt {
     fn of(one: &Value, q: &str, id: &str) -> Option<Self> {
-        let field = first_text(one, &["field_path", "field", "path"])?.to_owned();
+        let field = first_text(one, &["field_path", "field", "path"])?;
+        let field = Some(field).filter(|field| is_safe(field))?.to_owned();
         let text = first_text(one, &["text", "preview_text", "snippet"]).unwrap_or_default();
         let complete = match (&one["complete"], &one["truncated"]) {
             (Value::Bool(complete), _) => *complete,
@@ -388,17 +395,22 @@ pub(super) fn title(hit: &Value) -> String {
     }
 }
 
+/// Bytes of an address that is passed on.
+const MAX_URL_BYTES: usize = 1_024;
+
 /// Where a record can be cited.
 pub(super) fn url(hit: &Value, id: Option<&RecordId>, provider: &str) -> String {
     let direct = [hit, &hit["data"]]
         .into_iter()
         .find_map(|place| first_text(place, &["url", "href", "source_url", "permalink"]));
-    if let Some(direct) =
-        direct.filter(|url| url.starts_with("https://") || url.starts_with("http://"))
-    {
+    let web = |url: &&str| {
+        (url.starts_with("https://") || url.starts_with("http://")) && url.len() <= MAX_URL_BYTES
+    };
+    if let Some(direct) = direct.filter(web) {
         return direct.to_owned();
     }
-    if let Some(place) = first_text(hit, &["record_url"]) {
+    let place = first_text(hit, &["record_url"]).filter(|place| place.len() <= MAX_URL_BYTES);
+    if let Some(place) = place {
         if place.starts_with('/') {
             return format!("{provider}{place}");
         }
@@ -422,7 +434,7 @@ pub(super) fn url(hit: &Value, id: Option<&RecordId>, provider: &str) -> String 
 
 impl Page {
     fn of(asking: &Asking<'_>, input: &Input, body: Value, limit: usize) -> Self {
-        let listed = hits(body.clone());
+        let listed = super::package::rows_of(&body);
         let provider = asking.provider.url();
         let each = listed.iter().take(limit).enumerate();
         Self {

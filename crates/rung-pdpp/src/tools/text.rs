@@ -28,10 +28,11 @@ pub(super) fn quoted(text: &str, max_chars: usize) -> String {
     Value::from(cut(&one_line(text), max_chars)).to_string()
 }
 
-/// A text without breaks.
+/// A text without breaks, and without what a terminal would obey.
 pub(super) fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
+    let apart = |c: char| c.is_whitespace() || c.is_control();
+    for word in text.split(apart).filter(|word| !word.is_empty()) {
         if !out.is_empty() {
             out.push(' ');
         }
@@ -52,7 +53,11 @@ pub(super) fn inline(text: &str) -> String {
         if std::mem::take(&mut spaced) {
             out.push('_');
         }
-        out.push(if ";,[]{}".contains(c) { '_' } else { c });
+        out.push(if ";,[]{}".contains(c) || c.is_control() {
+            '_'
+        } else {
+            c
+        });
     }
     if spaced {
         out.push('_');

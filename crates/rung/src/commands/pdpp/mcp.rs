@@ -84,6 +84,10 @@ fn serve(
         tasks: None,
     });
     let runtime = super::super::runtime()?;
+    let own = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    if !provider.starts_with("https://") && !own.iter().any(|own| provider.starts_with(own)) {
+        eprintln!("warning[plain_http]: the token goes to {provider} in clear");
+    }
     eprintln!("{}: connected to {provider}", args.server_name);
     let (input, output) = (
         io::BufReader::with_capacity(64 << 10, io::stdin()),
