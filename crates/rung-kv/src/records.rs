@@ -15,6 +15,9 @@ pub struct Records {
 /// A record that stays.
 const FOR_EVER: u64 = u64::MAX;
 
+/// A record, and its name.
+type Named = (String, Vec<u8>);
+
 impl Records {
     /// The tokens on record.
     pub fn tokens(store: Arc<Store>) -> Self {
@@ -81,13 +84,13 @@ impl Records {
     }
 
     /// Reads every record, by name.
-    pub fn list(&self, now_ms: u64) -> Result<Vec<(String, Vec<u8>)>> {
+    pub fn list(&self, now_ms: u64) -> Result<Vec<Named>> {
         Ok(self.list_at_version(now_ms)?.1)
     }
 
     /// Reads every record, by name, and says of which version they are: of none later than [`Self::version`] is now, since
     /// that is told a moment before it can be read.
-    pub fn list_at_version(&self, now_ms: u64) -> Result<(usize, Vec<(String, Vec<u8>)>)> {
+    pub fn list_at_version(&self, now_ms: u64) -> Result<(usize, Vec<Named>)> {
         let mut all = Vec::new();
         let version = self.visit(now_ms, |key, record| {
             let key = String::from_utf8_lossy(key).into_owned();

@@ -234,9 +234,9 @@ impl Document {
         }
         let mut entry = entry?;
         // Everything but the document's own text is there by name alone.
-        let shows = |name: &Value| self.field.as_deref() == name.as_str();
+        let own = |name: &Value| self.field.as_deref() == name.as_str();
         if let Some(windows) = entry["field_windows"].as_array_mut() {
-            for one in windows.iter_mut().filter(|one| !shows(&one["field_path"])) {
+            for one in windows.iter_mut().filter(|one| !own(&one["field_path"])) {
                 one["preview_status"] = json!("unavailable");
                 one["preview_chars"] = json!(0);
             }

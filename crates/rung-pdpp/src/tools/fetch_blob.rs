@@ -72,9 +72,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     let reply = |inlined: Option<Contents>| {
         let mut data = told.clone();
         data["inlined"] = json!(inlined.is_some());
-        let structured = json!({
-            "data": data, "provider_url": asking.provider.url(), "request_id": request_id,
-        });
+        let structured = asking.structured(data, None, request_id.as_deref());
         let text = match inlined {
             Some(_) => text.clone(),
             None => {

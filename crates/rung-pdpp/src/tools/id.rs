@@ -355,7 +355,7 @@ mod tests {
     fn no_id_leads_elsewhere() {
         let handle = |json: &str| format!("{RECORD}{}", BASE64URL_NOPAD.encode(json.as_bytes()));
         let bad = [
-            "".to_owned(),
+            String::new(),
             "cin/orders".to_owned(),
             "cin/".to_owned(),
             "/orders:o1".to_owned(),

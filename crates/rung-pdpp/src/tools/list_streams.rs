@@ -65,18 +65,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     if rows.len() > MAX_STREAMS {
         let _ = write!(text, "\nmore_streams={}", rows.len() - MAX_STREAMS);
     }
-    let structured = json!({
-        "data": answer.body,
-        "provider_url": asking.provider.url(),
-        "request_id": answer.request_id,
-    });
+    let structured = asking.structured(answer.body, None, answer.request_id.as_deref());
     let reply = asking.reply(text.clone(), structured, &[]);
     if reply.bytes() <= asking.usual_bytes() {
         return Ok(reply);
     }
     // The words say it all but for what is over their limit.
     let data = json!({"object": "list", "stream_count": rows_of(&reply), "see": "schema"});
-    let structured = json!({"data": data, "provider_url": asking.provider.url()});
+    let structured = asking.structured(data, None, None);
     Ok(asking.reply(text, structured, &[]))
 }
 

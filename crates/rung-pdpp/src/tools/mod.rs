@@ -40,7 +40,7 @@ use rung_tool::{
     unknown_tool,
 };
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::connect::Cache;
 use crate::service::Service;
@@ -53,7 +53,7 @@ use remote::Remote;
 /// Bytes of a message where nobody says otherwise.
 pub const REPLY_BYTES: usize = 12_000;
 /// How long a call may take, whatever it asks.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Links in a reply.
 const MAX_LINKS: usize = 5;
 
@@ -183,9 +183,8 @@ impl Tools {
 
     async fn answer(&self, call: &Call, name: &str, given: &RawValue) -> Result<Reply, Refusal> {
         let entry = self.entries.iter().find(|entry| &*entry.card.name == name);
-        let entry = match entry {
-            Some(entry) => entry,
-            None => return Err(self.unknown(name, true).into()),
+        let Some(entry) = entry else {
+            return Err(self.unknown(name, true).into());
         };
         let Some(asking) = self.asking(call).await? else {
             return Err(self.unknown(name, false).into());
@@ -296,6 +295,24 @@ impl Asking<'_> {
     /// Bytes of a reply whose size was chosen, by number or by asking for one whole thing.
     fn most_bytes(&self) -> usize {
         self.call.budget.max_bytes
+    }
+
+    /// What programs are told: what the provider said, and of which provider and request that is. What is given is moved, not
+    /// written anew.
+    fn structured(
+        &self,
+        data: Value,
+        further: impl IntoIterator<Item = (&'static str, Value)>,
+        request_id: Option<&str>,
+    ) -> Value {
+        let mut told = Map::new();
+        told.insert("data".to_owned(), data);
+        for (name, value) in further {
+            told.insert(name.to_owned(), value);
+        }
+        told.insert("provider_url".to_owned(), self.provider.url().into());
+        told.insert("request_id".to_owned(), request_id.into());
+        Value::Object(told)
     }
 
     /// The last check: whatever a provider has put into names that are never cut, a reply is bounded.

@@ -62,7 +62,7 @@ impl Own {
             && only.grant.grant_id == permit.grant().as_str()
         {
             let member = members.swap_remove(0);
-            let bearer = member.standing.map_err(|error| Fault::from(error))?;
+            let bearer = member.standing.map_err(Fault::from)?;
             return Ok(Some(Provider::Own(self.reader(bearer))));
         }
         if members.is_empty() {

@@ -54,7 +54,7 @@ impl Child {
     /// What says of something whose it is.
     fn tag(&self, connection: Option<&str>) -> Value {
         let known = connection.and_then(|id| self.connections.iter().find(|(own, _)| own == id));
-        let known = known.or_else(|| match self.connections.as_slice() {
+        let known = known.or(match self.connections.as_slice() {
             [only] => Some(only),
             _ => None,
         });
@@ -103,6 +103,9 @@ fn named(grant: &rung_records::grant::Grant) -> Vec<(String, Option<String>)> {
     }
     ids
 }
+
+/// What was said, by whom; and what is to be said of those who did not say anything.
+type Sorted = (Vec<(usize, Value)>, Vec<Value>);
 
 /// What one of several said.
 struct Told {
@@ -162,19 +165,16 @@ impl Package {
 
     /// Asks the one grant that the question is about.
     async fn of_one(&self, ask: &Ask, stream: Option<&str>) -> Result<Said, Refusal> {
-        let about: Vec<&Child> = match ask.one("connection_id") {
-            Some(id) => {
-                let held = |child: &&Child| child.holds(id, stream);
-                let mut about: Vec<&Child> = self.children.iter().filter(held).collect();
-                // Of two grants for one thing either will do.
-                about.sort_by_key(|child| child.standing.is_err());
-                about.truncate(1);
-                about
-            }
-            None => {
-                let granted = |child: &&Child| stream.is_none_or(|stream| child.grants(stream));
-                self.children.iter().filter(granted).collect()
-            }
+        let about: Vec<&Child> = if let Some(id) = ask.one("connection_id") {
+            let held = |child: &&Child| child.holds(id, stream);
+            let mut about: Vec<&Child> = self.children.iter().filter(held).collect();
+            // Of two grants for one thing either will do.
+            about.sort_by_key(|child| child.standing.is_err());
+            about.truncate(1);
+            about
+        } else {
+            let granted = |child: &&Child| stream.is_none_or(|stream| child.grants(stream));
+            self.children.iter().filter(granted).collect()
         };
         let usable: Vec<&Reader> = about
             .iter()
@@ -225,7 +225,7 @@ impl Package {
     }
 
     /// What was said well, and what is to be said of the rest. If nothing was, the first refusal is the answer.
-    fn sorted(&self, told: Vec<Told>) -> Result<(Vec<(usize, Value)>, Vec<Value>), Refusal> {
+    fn sorted(&self, told: Vec<Told>) -> Result<Sorted, Refusal> {
         let (mut bodies, mut warnings, mut first) = (Vec::new(), Vec::new(), None);
         for Told { at, said } in told {
             match said.and_then(super::provider::read) {
@@ -381,7 +381,7 @@ impl Package {
             return Ok(nobody(ask, wanted.first().copied()));
         }
         let (bodies, warnings) = self.sorted(self.of_all(asks).await)?;
-        Ok(Said::json(200, self.merged(ask, bodies, warnings, limit)))
+        Ok(Said::json(200, self.merged(ask, bodies, &warnings, limit)))
     }
 
     /// The hits of several searches, turn by turn.
@@ -389,7 +389,7 @@ impl Package {
         &self,
         ask: &Ask,
         bodies: Vec<(usize, Value)>,
-        warnings: Vec<Value>,
+        warnings: &[Value],
         limit: usize,
     ) -> Value {
         let mut has_more = false;
@@ -431,18 +431,17 @@ impl Package {
                 one["connection_id"] == hit["connection_id"]
                     && one["connector_key"] == hit["connector_key"]
             };
-            match mix.iter_mut().find(same) {
-                Some(one) => one["count"] = json!(one["count"].as_u64().unwrap_or(0) + 1),
-                None => {
-                    let mut one = Map::new();
-                    for name in ["connection_id", "connector_key", "display_name"] {
-                        if let Some(value) = hit.get(name) {
-                            one.insert(name.to_owned(), value.clone());
-                        }
+            if let Some(one) = mix.iter_mut().find(same) {
+                one["count"] = json!(one["count"].as_u64().unwrap_or(0) + 1);
+            } else {
+                let mut one = Map::new();
+                for name in ["connection_id", "connector_key", "display_name"] {
+                    if let Some(value) = hit.get(name) {
+                        one.insert(name.to_owned(), value.clone());
                     }
-                    one.insert("count".to_owned(), json!(1));
-                    mix.push(Value::Object(one));
                 }
+                one.insert("count".to_owned(), json!(1));
+                mix.push(Value::Object(one));
             }
         }
         json!({

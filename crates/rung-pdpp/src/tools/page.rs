@@ -361,13 +361,9 @@ impl Page<'_> {
     }
 
     fn structured(&self, data: Value, ladder: Option<Value>) -> Value {
-        let mut structured = json!({"data": data});
-        if let Some(ladder) = ladder {
-            structured["content_ladder"] = ladder;
-        }
-        structured["provider_url"] = json!(self.asking.provider.url());
-        structured["request_id"] = json!(self.request_id);
-        structured
+        let further = ladder.map(|ladder| ("content_ladder", ladder));
+        self.asking
+            .structured(data, further, self.request_id.as_deref())
     }
 
     /// The reply, or how many records fewer would fit.
@@ -407,7 +403,7 @@ impl Page<'_> {
             }
         }
         if rows < 2 {
-            return Ok(self.as_fits(words));
+            return Ok(self.what_fits(words));
         }
         Err(TooMany(rows / 2))
     }
@@ -474,7 +470,7 @@ impl Page<'_> {
             let try_with = budget.saturating_sub(shared) / each.max(1);
             return Err(TooMany(try_with.clamp(1, rows - 1)));
         }
-        Ok(self.as_fits(words))
+        Ok(self.what_fits(words))
     }
 
     /// How many records there are.
@@ -483,7 +479,7 @@ impl Page<'_> {
     }
 
     /// What cannot be had in smaller pieces: its lists and objects are cut as well, and what does not fit then is left out by name.
-    pub(super) fn as_fits(mut self, words: Words<'_>) -> Reply {
+    pub(super) fn what_fits(mut self, words: Words<'_>) -> Reply {
         let (manner, budget) = (MANNERS[3], self.asking.usual_bytes());
         self.say_once();
         let (text, windows) = words(&self.body, self.list(), manner.text_chars);
@@ -612,9 +608,9 @@ impl Page<'_> {
                 if row.get("object").is_some_and(|object| object == "record") {
                     row.shift_remove("object");
                 }
-                let named = row.get("display_name").filter(|name| name.is_string());
+                let own = row.get("display_name").filter(|name| name.is_string());
                 let known = names.get(&connection);
-                if named.is_some() && (known.is_none() || known == named) {
+                if own.is_some() && (known.is_none() || known == own) {
                     let name = row.shift_remove("display_name").unwrap_or_default();
                     names.insert(connection, name);
                 }

@@ -130,13 +130,13 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         // A provider that gives more than was asked for will not give less.
         let asked = limit.or(input.limit).unwrap_or(MAX_LIMIT);
         if page.count() > asked || tries == MAX_TRIES {
-            return Ok(page.as_fits(&words));
+            return Ok(page.what_fits(&words));
         }
         match page.reply(&words) {
             Ok(reply) => return Ok(reply),
             // The provider's own cursor then leads on to the records that are left out here.
             Err(TooMany(fewer)) => {
-                limit = Some(limit.map_or(fewer, |last| fewer.min(last / 2).max(1)))
+                limit = Some(limit.map_or(fewer, |last| fewer.min(last / 2).max(1)));
             }
         }
     }

@@ -174,10 +174,8 @@ fn conceal(said: &mut Said, token: &str) {
 fn conceal_in(value: &mut Value, finder: &memchr::memmem::Finder<'_>, token: &str) {
     const SHOWN: &str = "[token]";
     match value {
-        Value::String(text) => {
-            if finder.find(text.as_bytes()).is_some() {
-                *text = text.replace(token, SHOWN);
-            }
+        Value::String(text) if finder.find(text.as_bytes()).is_some() => {
+            *text = text.replace(token, SHOWN);
         }
         Value::Array(items) => {
             for item in items {

@@ -104,11 +104,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     );
     let room = asking.most_bytes().min(MAX_BYTES.max(asking.usual_bytes()));
     let reply = |data: Value| {
-        let structured = json!({
-            "data": data,
-            "provider_url": asking.provider.url(),
-            "request_id": answer.request_id,
-        });
+        let structured = asking.structured(data, None, answer.request_id.as_deref());
         asking.reply(text.clone(), structured, &[])
     };
     let around = reply(Value::Null).bytes();
@@ -335,19 +331,21 @@ fn lift_connections(connector: &mut Value, rows: &mut [Value]) {
     connector["granted_connections"] = common;
 }
 
+/// The ways to count and sum, in the order in which they are told.
+const KINDS: [&str; 6] = [
+    "count_distinct",
+    "group_by",
+    "group_by_time",
+    "sum",
+    "min",
+    "max",
+];
+
 /// What can be done with a field, in as few letters as say it.
 pub(super) fn flags(able: &Value) -> String {
     if let Some(text) = able.as_str() {
         return text.to_owned();
     }
-    const KINDS: [&str; 6] = [
-        "count_distinct",
-        "group_by",
-        "group_by_time",
-        "sum",
-        "min",
-        "max",
-    ];
     let mut flags = Vec::new();
     let plain = |value: &Value| inline(value.as_str().unwrap_or_default());
     if able["type"].is_string() {

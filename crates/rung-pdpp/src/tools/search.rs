@@ -532,13 +532,9 @@ impl Page {
         results: Vec<Value>,
         ladder: Option<Value>,
     ) -> Value {
-        let mut structured = json!({"data": data, "results": results});
-        if let Some(ladder) = ladder {
-            structured["content_ladder"] = ladder;
-        }
-        structured["provider_url"] = json!(asking.provider.url());
-        structured["request_id"] = json!(self.request_id);
-        structured
+        let ladder = ladder.map(|ladder| ("content_ladder", ladder));
+        let further = std::iter::once(("results", results.into())).chain(ladder);
+        asking.structured(data, further, self.request_id.as_deref())
     }
 
     /// How the fields that were found are read on.
@@ -720,7 +716,7 @@ impl Page {
             for name in ["connection_id", "connector_key", "count", "display_name"] {
                 match &one[name] {
                     Value::String(value) => {
-                        parts.push(format!("{name}:{}", inline(&cut(value, 60))))
+                        parts.push(format!("{name}:{}", inline(&cut(value, 60))));
                     }
                     Value::Number(value) => parts.push(format!("{name}:{value}")),
                     _ => {}

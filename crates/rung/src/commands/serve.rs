@@ -53,15 +53,13 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         sign_in(&records, args.owner_password_file.as_deref())?;
     }
     let authority = authority(args, own.as_ref())?;
-    for url in [&args.public_url, &args.as_public_url]
-        .into_iter()
-        .flatten()
-    {
+    for url in args.public_url.iter().chain(&args.as_public_url) {
         check_public(url)?;
     }
     let told = args.public_url.as_deref().map(bare);
-    let here = told.clone();
-    let here = here.unwrap_or_else(|| format!("http://{}", main.address));
+    let here = told
+        .clone()
+        .unwrap_or_else(|| format!("http://{}", main.address));
     // Whoever is asked elsewhere has to be told where the data is.
     let public_url = match &own {
         Some(_) => Some(here.clone()),

@@ -51,7 +51,7 @@ pub(super) fn run(args: &AdapterArgs, settings: impl FnOnce() -> Result<Settings
             ),
         ));
     }
-    serve(args, provider, cache, settings).map_err(|stop| match stop {
+    serve(args, &provider, cache, settings).map_err(|stop| match stop {
         Stop::Fault(fault) => Stop::Known(1, format!("it could not be started: {fault}")),
         stop => stop,
     })
@@ -59,7 +59,7 @@ pub(super) fn run(args: &AdapterArgs, settings: impl FnOnce() -> Result<Settings
 
 fn serve(
     args: &AdapterArgs,
-    provider: String,
+    provider: &str,
     cache: Cache,
     settings: impl FnOnce() -> Result<Settings>,
 ) -> Result {
@@ -68,7 +68,7 @@ fn serve(
     let home = Home::open(settings.home()?)?;
     let most = MAX_REPLY_BYTES.max(args.data.max_reply_bytes);
     let options = tool_options(&args.data, most, home.cursor_key()?);
-    let tools = Arc::new(Tools::of_provider(provider.clone(), cache, options)?);
+    let tools = Arc::new(Tools::of_provider(provider.to_owned(), cache, options)?);
     let server = Server::new(Offer {
         name: args.server_name.clone(),
         title: "Personal data".to_owned(),

@@ -113,7 +113,7 @@ fn what_is_not_what_it_says_is_no_answer() {
             "text/html",
             "",
             b"{\"object\":\"list\",\"data\":[]}",
-        )
+        );
     });
     let broken = Provider::raw(|_, stream| {
         answer(
@@ -122,7 +122,7 @@ fn what_is_not_what_it_says_is_no_answer() {
             "application/json",
             "",
             b"{\"object\":\"list\",\"data\":[",
-        )
+        );
     });
     let nested = Provider::raw(|_, stream| {
         answer(
@@ -131,7 +131,7 @@ fn what_is_not_what_it_says_is_no_answer() {
             "application/json",
             "",
             "[".repeat(200_000).as_bytes(),
-        )
+        );
     });
     for provider in [html, broken, nested] {
         for (tool, result) in all(&provider) {

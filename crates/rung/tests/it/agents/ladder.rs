@@ -358,8 +358,8 @@ fn a_window_is_chosen_in_one_way() {
     );
     let slice = |from: u64, to: u64| -> String {
         body.chars()
-            .skip(from as usize)
-            .take((to - from) as usize)
+            .skip(usize::try_from(from).unwrap())
+            .take(usize::try_from(to - from).unwrap())
             .collect()
     };
     assert_eq!(slice(start, end), "4000: zwölf");

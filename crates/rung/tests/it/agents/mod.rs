@@ -62,6 +62,10 @@ impl<'s> Agent<'s> {
     }
 
     /// Asks, and gives the whole answer.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "it is built where it is called"
+    )]
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> (Value, usize) {
         match self {
             Self::Pipes(stdio) => {

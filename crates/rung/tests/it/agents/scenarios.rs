@@ -341,9 +341,9 @@ fn stdio_client_remains_supported() {
         "the same surface, wherever it is"
     );
     // Under the name that others start it by.
-    let named = sandbox.home().join("pdpp-mcp-server");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &named).unwrap();
-    let mut command = std::process::Command::new(&named);
+    let link = sandbox.home().join("pdpp-mcp-server");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &link).unwrap();
+    let mut command = std::process::Command::new(&link);
     command
         .env_clear()
         .env("HOME", sandbox.home())
