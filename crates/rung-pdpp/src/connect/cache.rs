@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rung_fault::{Code, Fault};
 use serde::{Deserialize, Serialize};
@@ -103,6 +104,12 @@ impl Cache {
     /// What is kept of a provider.
     pub fn read(&self, provider: &str) -> Result<Option<Cached>, Fault> {
         read(&self.path(provider))
+    }
+
+    /// When what is kept of a provider was written, if anything is.
+    pub(crate) fn written(&self, provider: &str) -> Option<(SystemTime, u64)> {
+        let facts = fs::metadata(self.path(provider)).ok()?;
+        Some((facts.modified().ok()?, facts.len()))
     }
 
     /// Everything that is kept, and where.

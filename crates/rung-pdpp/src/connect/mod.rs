@@ -11,4 +11,5 @@ mod refresh;
 pub use cache::{Cache, Cached, ClientKept, Credential};
 pub use flow::{Ask, Connected, Waiting, connect};
 pub use provider::provider_url;
+pub(crate) use refresh::ends_soon;
 pub use refresh::{fresh, kept, revoke, schema};

@@ -27,7 +27,7 @@ fn left(cached: &Cached) -> Option<i64> {
     Some(end.as_second() - jiff::Timestamp::now().as_second())
 }
 
-fn ends_soon(cached: &Cached) -> bool {
+pub(crate) fn ends_soon(cached: &Cached) -> bool {
     let before = i64::try_from(BEFORE_END.as_secs()).unwrap_or(0);
     left(cached).is_some_and(|left| left <= before)
 }

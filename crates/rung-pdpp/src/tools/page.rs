@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Asking;
 use super::binary::is_base64;
 use super::id::{RecordId, WindowId};
-use super::ladder::{Known, Ladder, MAX_RECORDS, identity, is_cut};
+use super::ladder::{Known, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
 
 /// Code points of a preview, at most.
 const MOST_CHARS: usize = 1_024;
@@ -84,6 +84,59 @@ struct Long<'v> {
     field: &'v str,
     nested: bool,
     text: &'v str,
+    binary: bool,
+}
+
+/// What texts take in JSON, beyond their quotes, for every length that they may be cut to.
+struct Costs(Vec<Cost>);
+
+struct Cost {
+    /// Whole, or as what stands for bytes.
+    whole: usize,
+    chars: usize,
+    /// Up to each of its first code points.
+    up_to: Vec<usize>,
+}
+
+impl Costs {
+    fn of(texts: &[Long<'_>]) -> Self {
+        let cost = |long: &Long<'_>| {
+            if long.binary {
+                return Cost {
+                    whole: json_string_bytes(&preview(long.text, usize::MAX)) - 2,
+                    chars: 0,
+                    up_to: Vec::new(),
+                };
+            }
+            let mut buffer = [0; 4];
+            let mut up_to = Vec::with_capacity(MOST_CHARS.min(long.text.len()) + 1);
+            let mut taken = 0;
+            up_to.push(taken);
+            for c in long.text.chars().take(MOST_CHARS) {
+                taken += json_string_bytes(c.encode_utf8(&mut buffer)) - 2;
+                up_to.push(taken);
+            }
+            Cost {
+                whole: json_string_bytes(long.text) - 2,
+                chars: long.text.chars().count(),
+                up_to,
+            }
+        };
+        Self(texts.iter().map(cost).collect())
+    }
+
+    /// Of all texts, cut to so many code points.
+    fn bytes(&self, chars: usize) -> usize {
+        let each = self.0.iter().map(|cost| {
+            if cost.chars > chars.max(SHORT_CHARS) {
+                let shown = cost.up_to.get(chars).or(cost.up_to.last());
+                shown.copied().unwrap_or(0) + "…".len()
+            } else {
+                cost.whole
+            }
+        });
+        each.sum()
+    }
 }
 
 /// The texts of some rows that may be cut, and whose they are.
@@ -125,6 +178,7 @@ impl<'v> Longs<'v> {
                 field,
                 nested,
                 text,
+                binary: is_base64(text),
             }),
             Value::Array(items) => {
                 for item in items {
@@ -141,15 +195,13 @@ impl<'v> Longs<'v> {
     }
 
     fn has_binary(&self) -> bool {
-        self.texts.iter().any(|long| is_base64(long.text))
+        self.texts.iter().any(|long| long.binary)
     }
 
-    /// Bytes that the texts take beyond their quotes, cut to so many code points.
-    fn bytes(&self, chars: usize) -> usize {
-        self.texts
-            .iter()
-            .map(|long| json_string_bytes(&preview(long.text, chars)) - 2)
-            .sum()
+    /// Bytes that the texts take as they are, beyond their quotes.
+    fn bytes(&self) -> usize {
+        let bytes = |long: &Long<'_>| json_string_bytes(long.text) - 2;
+        self.texts.iter().map(bytes).sum()
     }
 
     /// The texts of a record.
@@ -162,7 +214,7 @@ impl<'v> Longs<'v> {
     fn cut_json(&self, record: usize, chars: usize) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for long in self.own(record).iter().filter(|long| long.nested) {
-            let cut = is_cut(long.text, chars) || is_base64(long.text);
+            let cut = is_cut(long.text, chars) || long.binary;
             if cut && !names.iter().any(|name| name == long.field) {
                 names.push(long.field.to_owned());
             }
@@ -372,23 +424,31 @@ impl Page<'_> {
         if !asking.call.rendering.structured {
             return self.in_words(words, budget);
         }
+        let body_bytes = json_bytes(&self.body, Measure::Bare);
         let longs = Longs::of(self.list(), self.known);
-        let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
         let binary = longs.has_binary();
+        // Bytes are never shown, whatever there is room for.
+        if !binary && body_bytes > budget {
+            return self.brought_down(words, budget);
+        }
+        let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
+        let shown_bytes = if binary {
+            (body_bytes + Costs::of(&longs.texts).bytes(usize::MAX)).saturating_sub(longs.bytes())
+        } else {
+            body_bytes
+        };
         let (text, windows) = words(&self.body, self.list(), MANNERS[0].text_chars);
+        let mut reply = asking.reply(text, self.structured(Value::Null, ladder), &windows);
+        if reply.bytes() - "null".len() + shown_bytes > budget {
+            return self.brought_down(words, budget);
+        }
         if binary {
             self.cut(usize::MAX);
         }
-        let reply = asking.reply(text, self.structured(Value::Null, ladder), &windows);
-        let around = reply.bytes() - "null".len();
-        if around + json_bytes(&self.body, Measure::Bare) <= budget {
-            let mut reply = reply;
-            if let Some(structured) = &mut reply.structured_content {
-                structured["data"] = self.body;
-            }
-            return Ok(reply);
+        if let Some(structured) = &mut reply.structured_content {
+            structured["data"] = self.body;
         }
-        self.brought_down(words, budget)
+        Ok(reply)
     }
 
     /// For whoever reads words alone: every record is told, so that the cursor leads on from what was told.
@@ -415,31 +475,32 @@ impl Page<'_> {
         let mut smallest = usize::MAX;
         {
             let longs = Longs::of(self.list(), self.known);
-            let body_bytes =
-                json_bytes(&self.body, Measure::Bare).saturating_sub(longs.bytes(usize::MAX));
+            let costs = Costs::of(&longs.texts);
+            let body_bytes = json_bytes(&self.body, Measure::Bare).saturating_sub(longs.bytes());
             for manner in MANNERS {
-                let (text, windows) = words(&self.body, self.list(), manner.text_chars);
-                let windows = windows.into_iter().take(manner.links).collect::<Vec<_>>();
-                let around = self
-                    .asking
-                    .reply(
-                        text.clone(),
-                        self.structured(Value::Null, Some(Value::Null)),
-                        &windows,
-                    )
-                    .bytes();
                 let ladder =
                     |chars: usize| longs.ladder(self.kind, chars, self.ladder(), manner.full);
                 // The shorter the previews, the more fields are listed: this is the most that it takes. What is listed in full
                 // has an offset and a cursor that grow by some digits.
                 let slack = 16 * longs.records.len().min(MAX_RECORDS) + 8;
                 let listed = json_bytes(&ladder(manner.least_chars), Measure::Bare) + slack;
-                let size = |chars: usize| around + body_bytes + longs.bytes(chars) + listed;
-                let least = size(manner.least_chars);
-                smallest = smallest.min(least);
+                let least = body_bytes + costs.bytes(manner.least_chars) + listed;
                 if least > budget {
+                    smallest = smallest.min(least + 1_000);
                     continue;
                 }
+                let (text, windows) = words(&self.body, self.list(), manner.text_chars);
+                let windows = windows.into_iter().take(manner.links).collect::<Vec<_>>();
+                let structured = self.structured(Value::Null, Some(Value::Null));
+                let around = self
+                    .asking
+                    .reply(text.clone(), structured, &windows)
+                    .bytes();
+                smallest = smallest.min(least + around);
+                if least + around > budget {
+                    continue;
+                }
+                let size = |chars: usize| around + body_bytes + costs.bytes(chars) + listed;
                 // The longest previews that fit: longer ones never take less room.
                 let (mut low, mut high) = (manner.least_chars, MOST_CHARS);
                 while low < high {

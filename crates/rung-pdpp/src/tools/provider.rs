@@ -104,7 +104,7 @@ pub(super) struct Answer {
 
 /// Whoever has the records, for one call.
 pub(super) enum Provider {
-    Remote(Arc<Remote>, Credential),
+    Remote(Arc<Remote>, Arc<Credential>),
     Own(Reader),
     Package(Package),
 }

@@ -313,11 +313,13 @@ fn row_words(
     // Whose it is stands in its id, and need not be told again.
     let mut slim = match (&id, row.get("data")) {
         (Some(id), Some(data)) if data.is_object() => {
-            let mut slim = json!({"id": id.to_string(), "data": data});
+            let mut slim = Map::new();
+            slim.insert("id".to_owned(), id.to_string().into());
+            slim.insert("data".to_owned(), data.clone());
             if let Some(expanded) = row.get("expanded") {
-                slim["expanded"] = expanded.clone();
+                slim.insert("expanded".to_owned(), expanded.clone());
             }
-            slim
+            Value::Object(slim)
         }
         _ => row.clone(),
     };
@@ -357,24 +359,12 @@ fn row_words(
     let names: Vec<&str> = long.iter().map(|(name, _)| name.as_str()).collect();
     let reserved = way((longest.0, longest.1), 1_000, &names).0.chars().count() + 2;
     let room = max_chars.saturating_sub(reserved).max(24);
-    let texts: usize = long
-        .iter()
-        .map(|(_, text)| escaped_chars(text, usize::MAX))
-        .sum();
+    let texts: usize = long.iter().map(|(_, text)| escaped_chars(text)).sum();
     let around = shown_chars.saturating_sub(texts);
-    let (mut low, mut high) = (0_usize, 1_024_usize);
-    while low < high {
-        let middle = low.midpoint(high + 1);
-        let texts: usize = long
-            .iter()
-            .map(|(_, text)| escaped_chars(text, middle))
-            .sum();
-        if around + texts > room {
-            high = middle - 1;
-        } else {
-            low = middle;
-        }
-    }
+    // Each gets an equal share, and all are cut to what the most wordy one has room for.
+    let share = room.saturating_sub(around) / long.len();
+    let fit = long.iter().map(|(_, text)| chars_within(text, share));
+    let low = fit.min().unwrap_or(0);
     cut_row(&mut slim, known, low, 0);
     let line = format!("record[{at}] {slim}");
     // Where the line itself ends early nothing is sure to be there.
@@ -411,14 +401,25 @@ fn in_json(
     (format!("{}\n{way}", cut(whole, room)), true, vec![go_on])
 }
 
-/// Code points that a text takes in JSON, cut to so many.
-fn escaped_chars(text: &str, chars: usize) -> usize {
-    let cut = chars < usize::MAX && is_cut(text, chars);
-    let shown = text.chars().take(if cut { chars } else { usize::MAX });
-    let escaped = |c: char| match c {
+/// Code points that a text takes in JSON.
+fn escaped_chars(text: &str) -> usize {
+    text.chars().map(escaped).sum()
+}
+
+fn escaped(c: char) -> usize {
+    match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         c if c < ' ' => 6,
         _ => 1,
+    }
+}
+
+/// Code points of a text that fit into so many of JSON, with the mark that it was cut.
+fn chars_within(text: &str, room: usize) -> usize {
+    let mut taken = 1;
+    let fits = |c: &char| {
+        taken += escaped(*c);
+        taken <= room
     };
-    shown.map(escaped).sum::<usize>() + usize::from(cut)
+    text.chars().take_while(fits).count()
 }

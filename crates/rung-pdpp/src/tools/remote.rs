@@ -1,8 +1,8 @@
 //! A provider elsewhere, asked over HTTP with the token that is kept for it. The token goes there and nowhere else: it is
 //! not taken along to another address, and not shown in anything that comes back.
 
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use data_encoding::HEXLOWER;
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::ask::Ask;
 use super::provider::{Content, MAX_BYTES, Said};
 use super::refusal::Refusal;
-use crate::connect::{Cache, fresh};
+use crate::connect::{Cache, Cached, ends_soon, fresh};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,6 +30,14 @@ pub(super) struct Remote {
     cache: Cache,
     client: OnceLock<Client>,
     patience: Duration,
+    known: Mutex<Option<Known>>,
+}
+
+/// What the file held when it was last read, and when that was written.
+struct Known {
+    written: Option<(SystemTime, u64)>,
+    cached: Cached,
+    credential: Arc<Credential>,
 }
 
 /// What the provider is shown, and what cursors are bound to.
@@ -45,6 +53,7 @@ impl Remote {
             cache,
             client: OnceLock::new(),
             patience: PATIENCE,
+            known: Mutex::default(),
         }
     }
 
@@ -52,17 +61,32 @@ impl Remote {
         &self.url
     }
 
-    /// The token that is kept, or the next one where that ends soon.
-    pub(super) async fn credential(&self) -> Result<Credential, Fault> {
-        let kept = fresh(&self.cache, &self.url).await?.credential;
-        let authority = kept.grant_id.unwrap_or_else(|| {
+    /// The token that is kept, or the next one where that ends soon. The file is read when it was written since.
+    pub(super) async fn credential(&self) -> Result<Arc<Credential>, Fault> {
+        let written = self.cache.written(&self.url);
+        if let Some(known) = &*self.known.lock().unwrap_or_else(PoisonError::into_inner)
+            && known.written == written
+            && !ends_soon(&known.cached)
+        {
+            return Ok(known.credential.clone());
+        }
+        let cached = fresh(&self.cache, &self.url).await?;
+        let kept = &cached.credential;
+        let authority = kept.grant_id.clone().unwrap_or_else(|| {
             let digest = Sha256::digest(kept.access_token.as_bytes());
             format!("token:{}", HEXLOWER.encode(&digest))
         });
-        Ok(Credential {
-            token: Secret::new(kept.access_token),
+        let credential = Arc::new(Credential {
+            token: Secret::new(kept.access_token.clone()),
             authority,
-        })
+        });
+        let known = Known {
+            written: self.cache.written(&self.url),
+            cached,
+            credential: credential.clone(),
+        };
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(credential)
     }
 
     /// Made when it is first needed: what reads certificates takes its time.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use rung_ladder::{Measure, json_bytes};
 use rung_tool::{Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -480,29 +481,35 @@ impl Page {
             body.insert("result_count".to_owned(), json!(self.hits.len()));
             body.insert("results_ref".to_owned(), json!("structuredContent.results"));
         }
-        let results: Vec<Value> = self.hits.iter().map(Hit::whole).collect();
-        let text = self.words(1_700);
-        let structured = self.structured(asking, self.body.clone(), results, self.ladder(true));
-        let whole = asking.reply(text, structured, &self.windows(3));
-        if whole.bytes() <= budget {
-            return Ok(whole);
+        let body_bytes = json_bytes(&self.body, Measure::Bare);
+        if body_bytes <= budget {
+            let results: Vec<Value> = self.hits.iter().map(Hit::whole).collect();
+            let (text, ladder) = (self.words(1_700), self.ladder(true));
+            let structured = self.structured(asking, Value::Null, results, ladder);
+            let mut whole = asking.reply(text, structured, &self.windows(3));
+            if whole.bytes() - "null".len() + body_bytes <= budget {
+                if let Some(structured) = &mut whole.structured_content {
+                    structured["data"] = self.body;
+                }
+                return Ok(whole);
+            }
         }
         // Each hit is told once.
         hits_taken(&mut self.body);
         if let Some(body) = self.body.as_object_mut() {
             body.shift_remove("links");
         }
-        let made = |text_chars: usize, chars: usize, links: usize| {
-            let results = self
-                .hits
-                .iter()
-                .map(|hit| hit.brief(&self.q, chars))
-                .collect();
-            let structured =
-                self.structured(asking, self.body.clone(), results, self.ladder(false));
+        let brief = |chars: usize| -> Vec<Value> {
+            let hits = self.hits.iter();
+            hits.map(|hit| hit.brief(&self.q, chars)).collect()
+        };
+        let around = |text_chars: usize, links: usize| {
+            let structured = self.structured(asking, Value::Null, Vec::new(), self.ladder(false));
             asking.reply(self.words(text_chars), structured, &self.windows(links))
         };
+        let body_bytes = json_bytes(&self.body, Measure::Bare);
         // First within two thirds of the budget, so that what was found leaves room to be read.
+        let mut smallest = 0;
         for (text_chars, chars, links, most) in [
             (1_700, 240, 3, budget * 2 / 3),
             (1_600, 160, 2, budget * 2 / 3),
@@ -511,16 +518,32 @@ impl Page {
             (1_200, 64, 1, budget),
             (900, 48, 1, budget),
         ] {
-            let reply = made(text_chars, chars, links);
-            if reply.bytes() <= most {
+            let results = brief(chars);
+            let bytes = body_bytes + json_bytes(&results, Measure::Bare);
+            smallest = bytes + 1_500;
+            // The words take about as many bytes as they have code points.
+            if bytes + text_chars / 2 > most {
+                continue;
+            }
+            let mut reply = around(text_chars, links);
+            smallest = reply.bytes() + bytes;
+            if smallest <= most {
+                if let Some(structured) = &mut reply.structured_content {
+                    structured["results"] = results.into();
+                    structured["data"] = self.body;
+                }
                 return Ok(reply);
             }
         }
-        let smallest = made(900, 48, 1);
         if self.hits.len() < 2 {
-            return Ok(smallest);
+            let mut reply = around(900, 1);
+            if let Some(structured) = &mut reply.structured_content {
+                structured["results"] = brief(48).into();
+                structured["data"] = self.body;
+            }
+            return Ok(reply);
         }
-        let each = (smallest.bytes() - smallest.bytes().min(1_500)) / self.hits.len();
+        let each = smallest.saturating_sub(1_500) / self.hits.len();
         let fewer = budget.saturating_sub(1_500) / each.max(1);
         Err(fewer.clamp(1, self.hits.len() - 1))
     }
