@@ -1,7 +1,7 @@
 //! Measures the adapter against a provider that always says the same: from start to the first answer, its memory, and the processor
 //! time of a call beside a plain fetch of the same bytes.
 //!
-//! `cargo run --release [-- --calls N]` prints a table. Figures are for reading, not for asserting.
+//! `cargo run --release [-- --calls N --only WORD --rung PATH]` prints a table, of the binary that is released or of another. Figures are for reading, not for asserting.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,9 +18,9 @@ const CALL_BAR_MS: f64 = 0.1;
 const RSS_BAR_MB: f64 = 15.0;
 
 fn main() -> Result<()> {
-    let calls = std::env::args().skip_while(|arg| arg != "--calls").nth(1);
-    let calls: usize = calls.map_or(Ok(3_000), |text| text.parse())?;
-    let rung = rung()?;
+    let said = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
+    let calls: usize = said("--calls").map_or(Ok(3_000), |text| text.parse())?;
+    let rung = said("--rung").map_or_else(rung, |path| Ok(PathBuf::from(path)))?;
     let provider = provider()?;
     let folder = tempfile::tempdir()?;
     let clients = folder.path().join(".pdpp/clients");
@@ -53,6 +53,9 @@ fn main() -> Result<()> {
         ("a window of 4096", "read_record_field", json!({"id": "cin_a/messages:m1", "field_path": "body"}), "/v1/streams/messages/records/m1/field-window?field=body"),
         ("a count", "aggregate", json!({"stream": "messages", "metric": "count"}), "/v1/streams/messages/aggregate?metric=count"),
     ] {
+        if said("--only").is_some_and(|word| !name.contains(&word)) {
+            continue;
+        }
         let mut fetch = Piped::new(Command::new(beside("plain-fetch")?).arg(format!("http://{provider}{path}")))?;
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}).to_string();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());

@@ -45,17 +45,8 @@ pub async fn serve<R, W>(
     R: BufRead + Send + 'static,
     W: Write + Send + 'static,
 {
-    let output = Output::new(output);
-    let connection = Arc::new(Connection {
-        server: server.clone(),
-        permit,
-        output: output.clone(),
-        session: Mutex::default(),
-        running: Running::default(),
-        runtime: Handle::current(),
-    });
+    let connection = Connection::new(server, permit, Output::new(output, None));
     let ended = Arc::new(Notify::new());
-    let pump = tokio::spawn(tell_changes(connection.clone()));
     {
         let (connection, ended) = (connection.clone(), Ended(ended.clone()));
         std::thread::spawn(move || {
@@ -64,8 +55,38 @@ pub async fn serve<R, W>(
             connection.read(input);
         });
     }
+    until_over(connection, async move { ended.notified().await }, stop).await;
+}
+
+/// Serves on the standard input and output of this process, without a thread in between where both are pipes: whoever mostly
+/// waits for others is then woken once for a request and once for what it waited for.
+pub async fn serve_own(server: Server, permit: Permit, stop: impl Future<Output = ()>) {
+    #[cfg(target_os = "linux")]
+    match (own::Input::new(), own::room()) {
+        (Ok(input), Some(room)) => {
+            let output = Output::new(io::stdout(), Some(room));
+            let connection = Connection::new(server, permit, output);
+            let reading = input.read(connection.clone());
+            return until_over(connection.clone(), reading, stop).await;
+        }
+        (Err(error), _) => tracing::debug!(%error, "the input cannot be waited for"),
+        (Ok(_), None) => {}
+    }
+    let input = io::BufReader::with_capacity(64 << 10, io::stdin());
+    serve(server, permit, input, io::stdout(), stop).await;
+}
+
+/// Serves until the input ends, the output breaks, or it is to stop; then lets what is under way finish.
+async fn until_over(
+    connection: Arc<Connection>,
+    reading: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
+) {
+    let server = connection.server.clone();
+    let pump = tokio::spawn(tell_changes(connection.clone()));
+    let output = connection.output.clone();
     tokio::select! {
-        () = ended.notified() => {}
+        () = reading => {}
         () = output.broken() => connection.running.cancel_all(),
         () = stop => {}
     }
@@ -104,6 +125,17 @@ struct Connection {
 }
 
 impl Connection {
+    fn new(server: Server, permit: Permit, output: Arc<Output>) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            permit,
+            output,
+            session: Mutex::default(),
+            running: Running::default(),
+            runtime: Handle::current(),
+        })
+    }
+
     fn read(self: &Arc<Self>, mut input: impl BufRead) {
         let _runtime = self.runtime.enter();
         let mut line = Vec::new();
@@ -194,6 +226,9 @@ impl Connection {
     /// Answers from the thread that reads. Nothing is waited for while others wait to note an end: it is settled who
     /// writes, then that the request has ended, and then it is written.
     fn answer(&self, id: &Id, number: u64, message: Vec<u8>) {
+        if self.output.room.is_some() {
+            return self.running.end(id, number, || self.output.insist(message));
+        }
         let ours = self.output.claim(message);
         self.running.end(id, number, || {});
         if let Some(message) = ours {
@@ -312,6 +347,114 @@ struct Output {
     changed: Condvar,
     writer: Mutex<Box<dyn Write + Send>>,
     broke: Notify,
+    /// Tells whether so many bytes can be written without waiting, where that can be told.
+    room: Option<Room>,
+}
+
+type Room = Box<dyn Fn(usize) -> bool + Send + Sync>;
+
+/// The pipes of this process.
+#[cfg(target_os = "linux")]
+mod own {
+    use std::io;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::net::unix::pipe;
+
+    use super::{Connection, Room};
+    use crate::envelope::MAX_MESSAGE_BYTES;
+    use crate::refusal::Refusal;
+    use crate::server::refused;
+
+    /// Read at once.
+    const PIECE_BYTES: usize = 64 << 10;
+    /// Where somebody does not read what we write, it is looked this often whether they do.
+    const CROWDED: Duration = Duration::from_millis(5);
+    /// What a pipe may waste of its room at most, which comes in pages.
+    const PAGE_BYTES: usize = 4 << 10;
+    /// Opened anew, since whether it is waited for is a property of how it was opened, and others may have it too.
+    const INPUT: &str = "/proc/self/fd/0";
+
+    /// Standard input, where it is a pipe and can be waited for together with everything else.
+    pub(super) struct Input(pipe::Receiver);
+
+    impl Input {
+        pub(super) fn new() -> io::Result<Self> {
+            pipe::OpenOptions::new().open_receiver(INPUT).map(Self)
+        }
+
+        pub(super) async fn read(self, connection: Arc<Connection>) {
+            let mut piece = vec![0; PIECE_BYTES];
+            let mut line = Vec::new();
+            let mut too_long = false;
+            loop {
+                while connection.output.is_crowded() {
+                    tokio::time::sleep(CROWDED).await;
+                }
+                if self.0.readable().await.is_err() {
+                    return;
+                }
+                let taken = match self.0.try_read(&mut piece) {
+                    Ok(0) => break,
+                    Ok(taken) => taken,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                    Err(error) => {
+                        tracing::warn!(%error, "the input broke");
+                        return;
+                    }
+                };
+                // What comes when we are to stop comes too late.
+                if connection.server.0.shutdown.is_cancelled() {
+                    return;
+                }
+                let mut rest = &piece[..taken];
+                while let Some(end) = memchr::memchr(b'\n', rest) {
+                    take(&mut line, &rest[..end], &mut too_long);
+                    ended(&connection, &mut line, &mut too_long);
+                    rest = &rest[end + 1..];
+                }
+                take(&mut line, rest, &mut too_long);
+            }
+            // A last line need not end.
+            ended(&connection, &mut line, &mut too_long);
+        }
+    }
+
+    /// Takes in part of a line, unless it is too long.
+    fn take(line: &mut Vec<u8>, part: &[u8], too_long: &mut bool) {
+        if line.len() + part.len() > MAX_MESSAGE_BYTES {
+            *too_long = true;
+            line.clear();
+        }
+        if !*too_long {
+            line.extend_from_slice(part);
+        }
+    }
+
+    /// A line has ended.
+    fn ended(connection: &Arc<Connection>, line: &mut Vec<u8>, too_long: &mut bool) {
+        if std::mem::take(too_long) {
+            let answer = refused(None, &Refusal::too_long());
+            connection.output.write_through(answer.message);
+        } else if !line.trim_ascii().is_empty() {
+            connection.take(line);
+        }
+        // One large message is no reason to keep so much for ever.
+        line.clear();
+        line.shrink_to(PIECE_BYTES);
+    }
+
+    /// How much can be written to standard output without waiting, where it is a pipe: all that it holds, while nothing is
+    /// in it.
+    pub(super) fn room() -> Option<Room> {
+        let output = rustix::io::dup(rustix::stdio::stdout()).ok()?;
+        let size = rustix::pipe::fcntl_getpipe_size(&output).ok()?;
+        Some(Box::new(move |bytes| {
+            let empty = rustix::io::ioctl_fionread(&output).is_ok_and(|unread| unread == 0);
+            empty && bytes + PAGE_BYTES <= size
+        }))
+    }
 }
 
 #[derive(Default)]
@@ -329,8 +472,9 @@ impl std::fmt::Debug for Output {
 }
 
 impl Output {
-    fn new(writer: impl Write + Send + 'static) -> Arc<Self> {
+    fn new(writer: impl Write + Send + 'static, room: Option<Room>) -> Arc<Self> {
         let output = Arc::new(Self {
+            room,
             state: Mutex::default(),
             changed: Condvar::new(),
             writer: Mutex::new(Box::new(writer)),
@@ -341,8 +485,11 @@ impl Output {
         output
     }
 
-    /// Writes at once where nobody else does; may block.
+    /// Writes at once where nobody else does; may block where it cannot be told beforehand.
     fn write_through(&self, message: Vec<u8>) {
+        if self.room.is_some() {
+            return self.insist(message);
+        }
         if let Some(message) = self.claim(message) {
             self.write([message]);
         }
@@ -404,6 +551,12 @@ impl Output {
         }
     }
 
+    /// Whether too much waits to be written for more to be asked for.
+    fn is_crowded(&self) -> bool {
+        let state = self.state.lock();
+        state.queue.len() > MAX_WAITING && !state.broken
+    }
+
     fn wait_for_room(&self) {
         let mut state = self.state.lock();
         while state.queue.len() > MAX_WAITING && !state.broken {
@@ -439,9 +592,17 @@ impl Outlet for Output {
 
     fn insist(&self, message: Vec<u8>) {
         let mut state = self.state.lock();
-        if !state.broken {
-            state.queue.push_back(message);
-            self.changed.notify_all();
+        if state.broken {
+            return;
         }
+        let at_once = !state.writing && state.queue.is_empty();
+        let room = |room: &Room| room(message.len() + 1);
+        if at_once && self.room.as_ref().is_some_and(room) {
+            state.writing = true;
+            drop(state);
+            return self.write([message]);
+        }
+        state.queue.push_back(message);
+        self.changed.notify_all();
     }
 }

@@ -152,6 +152,16 @@ impl RecordId {
         format!("{RECORD}{}", write_handle(&handle))
     }
 
+    /// Bytes that it takes as text, between quotes.
+    pub(super) fn shown_bytes(&self) -> usize {
+        let bytes = |part: &str| rung_ladder::json_string_bytes(part) - 2;
+        if !self.is_readable() {
+            return self.uri().len() + 2;
+        }
+        let connection = self.connection.as_deref();
+        connection.map_or(0, |part| bytes(part) + 1) + bytes(&self.stream) + bytes(&self.record) + 3
+    }
+
     /// The request for it, or for what lies beneath it.
     pub(super) fn ask(&self, beneath: &[&str]) -> Ask {
         let mut segments = vec!["v1", "streams", &self.stream, "records", &self.record];

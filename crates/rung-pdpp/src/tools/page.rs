@@ -204,6 +204,32 @@ impl<'v> Longs<'v> {
         self.texts.iter().map(bytes).sum()
     }
 
+    /// Bytes of the list of what is cut to so many code points, at most, where it says no more than names.
+    fn listed_bytes(&self, costs: &Costs, chars: usize) -> usize {
+        const AROUND_BYTES: usize = 222;
+        const NESTED_BYTES: usize = 102;
+        const RECORD_BYTES: usize = 27;
+        const FIELD_BYTES: usize = 30;
+        let mut bytes = AROUND_BYTES;
+        if self.texts.iter().any(|long| long.nested) {
+            bytes += NESTED_BYTES;
+        }
+        for (id, _, own) in &self.records {
+            let cut = |at: &usize| costs.0[*at].chars > chars.max(SHORT_CHARS);
+            let mut any = false;
+            for at in own.clone().filter(cut) {
+                any = true;
+                let digits = costs.0[at].chars.to_string().len();
+                bytes += FIELD_BYTES + digits + json_string_bytes(self.texts[at].field);
+            }
+            if any {
+                let both = own.clone().any(|at| self.texts[at].nested);
+                bytes += RECORD_BYTES + if both { RECORD_BYTES } else { 0 } + id.shown_bytes();
+            }
+        }
+        bytes
+    }
+
     /// The texts of a record.
     fn own(&self, record: usize) -> &[Long<'v>] {
         let own = self.records.get(record).map(|(_, _, own)| own.clone());
@@ -480,11 +506,17 @@ impl Page<'_> {
             for manner in MANNERS {
                 let ladder =
                     |chars: usize| longs.ladder(self.kind, chars, self.ladder(), manner.full);
-                // The shorter the previews, the more fields are listed: this is the most that it takes. What is listed in full
-                // has an offset and a cursor that grow by some digits.
-                let slack = 16 * longs.records.len().min(MAX_RECORDS) + 8;
-                let listed = json_bytes(&ladder(manner.least_chars), Measure::Bare) + slack;
-                let least = body_bytes + costs.bytes(manner.least_chars) + listed;
+                // The shorter the previews, the more fields are listed: this is the most that it takes.
+                let texts = costs.bytes(manner.least_chars);
+                let mut listed = longs.listed_bytes(&costs, manner.least_chars);
+                let least = |listed: usize| body_bytes + texts + listed;
+                if manner.full && least(listed) <= budget {
+                    // What is listed in full has an offset and a cursor that grow by some digits.
+                    let slack = 16 * longs.records.len().min(MAX_RECORDS) + 8;
+                    let whole = json_bytes(&ladder(manner.least_chars), Measure::Bare);
+                    listed = listed.max(whole + slack);
+                }
+                let least = least(listed);
                 if least > budget {
                     smallest = smallest.min(least + 1_000);
                     continue;

@@ -143,8 +143,12 @@ impl Remote {
             }
             Unread::Broken(error) => failed(error),
         })?;
+        // Written out it would be seen here; written otherwise it is looked for in what that means.
+        let plain = finder.find(&bytes).is_none() && memchr::memmem::find(&bytes, b"\\u").is_none();
         let mut said = Said::of(status, &kind, request_id, bytes)?;
-        conceal(&mut said, credential.token.expose());
+        if !plain {
+            conceal(&mut said, credential.token.expose());
+        }
         Ok(said)
     }
 }

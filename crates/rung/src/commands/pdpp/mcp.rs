@@ -1,6 +1,5 @@
 //! `rung pdpp mcp`: what a provider gave us, as tools for one agent on standard input and output.
 
-use std::io;
 use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
@@ -89,13 +88,9 @@ fn serve(
         eprintln!("warning[plain_http]: the token goes to {provider} in clear");
     }
     eprintln!("{}: connected to {provider}", args.server_name);
-    let (input, output) = (
-        io::BufReader::with_capacity(64 << 10, io::stdin()),
-        io::stdout(),
-    );
     let permit = Permit::local_user(Access::Read);
     let stop = super::super::asked_to_stop();
-    runtime.block_on(stdio::serve(server, permit, input, output, stop));
+    runtime.block_on(stdio::serve_own(server, permit, stop));
     // A reader that still waits for input must not keep us.
     runtime.shutdown_background();
     Ok(())
