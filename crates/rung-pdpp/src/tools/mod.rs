@@ -13,6 +13,8 @@ mod binary;
 mod fetch;
 mod fetch_blob;
 mod filter;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod id;
 mod ladder;
 mod list_streams;

@@ -107,6 +107,9 @@ pub(super) enum Provider {
     Remote(Arc<Remote>, Arc<Credential>),
     Own(Reader),
     Package(Package),
+    /// One that says the same to everybody.
+    #[cfg(fuzzing)]
+    Canned(bytes::Bytes),
 }
 
 impl Provider {
@@ -116,6 +119,8 @@ impl Provider {
             Self::Remote(remote, _) => remote.url(),
             Self::Own(reader) => reader.url(),
             Self::Package(package) => package.url(),
+            #[cfg(fuzzing)]
+            Self::Canned(_) => "http://canned.example",
         }
     }
 
@@ -125,6 +130,8 @@ impl Provider {
             Self::Remote(_, credential) => &credential.authority,
             Self::Own(reader) => reader.grant_id(),
             Self::Package(package) => package.id(),
+            #[cfg(fuzzing)]
+            Self::Canned(_) => "canned",
         }
     }
 
@@ -138,6 +145,8 @@ impl Provider {
             Self::Remote(remote, credential) => remote.get(credential, ask).await,
             Self::Own(reader) => reader.get(ask).await,
             Self::Package(package) => package.get(ask).await,
+            #[cfg(fuzzing)]
+            Self::Canned(bytes) => Said::of(200, "application/json", None, bytes.clone()),
         }
     }
 
@@ -175,6 +184,8 @@ pub(super) fn read(said: Said) -> Result<Answer, Refusal> {
 pub(super) enum Providers {
     Remote(Arc<Remote>),
     Own(Arc<Own>),
+    #[cfg(fuzzing)]
+    Canned(bytes::Bytes),
 }
 
 impl Providers {
@@ -183,6 +194,8 @@ impl Providers {
         match self {
             Self::Remote(remote) => remote.url(),
             Self::Own(own) => own.url(),
+            #[cfg(fuzzing)]
+            Self::Canned(_) => "http://canned.example",
         }
     }
 
@@ -191,6 +204,8 @@ impl Providers {
         match self {
             Self::Remote(_) => Ok(true),
             Self::Own(own) => Ok(!own.members(permit).await?.is_empty()),
+            #[cfg(fuzzing)]
+            Self::Canned(_) => Ok(true),
         }
     }
 
@@ -202,6 +217,8 @@ impl Providers {
                 Ok(Some(Provider::Remote(remote.clone(), credential)))
             }
             Self::Own(own) => own.provider(permit).await,
+            #[cfg(fuzzing)]
+            Self::Canned(bytes) => Ok(Some(Provider::Canned(bytes.clone()))),
         }
     }
 }

@@ -62,10 +62,6 @@ impl<'s> Agent<'s> {
     }
 
     /// Asks, and gives the whole answer.
-    #[allow(
-        clippy::needless_pass_by_value,
-        reason = "it is built where it is called"
-    )]
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> (Value, usize) {
         match self {
             Self::Pipes(stdio) => {
@@ -82,6 +78,10 @@ impl<'s> Agent<'s> {
         }
     }
 
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "it is built where it is called"
+    )]
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Given {
         let (answer, bytes) = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
         assert!(answer["result"].is_object(), "{answer}");

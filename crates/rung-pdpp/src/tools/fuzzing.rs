@@ -1,0 +1,77 @@
+//! What a provider may say, and what an agent may call an address, for whoever tries everything.
+
+use bytes::Bytes;
+use rung_auth::{Access, Permit};
+use rung_ladder::{Budget, CursorKey};
+use rung_tool::{Call, ResourceSource as _, ToolSource as _};
+use serde_json::value::RawValue;
+
+use super::id::{Address, RecordId};
+use super::provider::Providers;
+use super::{Options, REPLY_BYTES, Tools};
+
+const CALLS: [(&str, &str); 8] = [
+    ("schema", "{}"),
+    ("schema", r#"{"stream":"s"}"#),
+    ("query_records", r#"{"stream":"s","limit":3}"#),
+    ("aggregate", r#"{"stream":"s","metric":"count"}"#),
+    ("search", r#"{"q":"a b"}"#),
+    ("fetch", r#"{"id":"c/s:r"}"#),
+    ("read_record_field", r#"{"id":"c/s:r","field_path":"f"}"#),
+    ("list_streams", "{}"),
+];
+
+/// Every tool makes something of it, within its bounds.
+pub fn answered(said: &[u8]) {
+    let options = Options {
+        full: true,
+        links: true,
+        fetch_data: true,
+        max_reply_bytes: REPLY_BYTES,
+        max_message_bytes: 50_000,
+        key: CursorKey::new([7; 32]),
+    };
+    let said = Bytes::copy_from_slice(said);
+    let tools = Tools::new(Providers::Canned(said), options).expect("our own schemas are sound");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let mut call = Call::new(Permit::local_user(Access::Read));
+    call.budget = Budget::bytes(49_900);
+    runtime.block_on(async {
+        for structured in [true, false] {
+            call.rendering.structured = structured;
+            for (name, arguments) in CALLS {
+                let arguments = RawValue::from_string(arguments.to_owned()).expect("it is JSON");
+                let reply = tools.call(&call, name, &arguments).await;
+                let most = if name == "schema" {
+                    49_900
+                } else {
+                    REPLY_BYTES
+                };
+                assert!(reply.bytes() <= most, "{name}: {} bytes", reply.bytes());
+            }
+        }
+        for uri in ["pdpp://record/c%2Fs%3Ar", "pdpp://stream/s"] {
+            let _read = tools.read(&call, uri).await;
+        }
+    });
+}
+
+/// An address leads to what it names, or nowhere.
+pub fn addressed(text: &str) {
+    if let Ok(id) = RecordId::parse(text) {
+        assert_eq!(RecordId::parse(&id.to_string()).ok().as_ref(), Some(&id));
+        assert_eq!(RecordId::parse(&id.uri()).ok().as_ref(), Some(&id));
+        let target = id.ask(&[]).target();
+        assert!(
+            !target.contains("/../") && !target.contains("/./"),
+            "{target}"
+        );
+    }
+    if let Some(Ok(Address::Window(window))) = Address::parse(text) {
+        let again = Address::parse(&window.uri());
+        assert_eq!(again.and_then(Result::ok), Some(Address::Window(window)));
+    }
+}
