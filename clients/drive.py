@@ -6,16 +6,20 @@
 RUNG is the binary; FOLDER is where the clients are installed, and is used again by the next run;
 CLIENT limits the run to clients whose name contains one of these words.
 
-Every row of the table has a server, a data folder and an empty home of its own. A row passes when
-the client lists rung.about, calls it, gets its answer, and speaks the protocol version that the row
-says it speaks. What a client sends is recorded on the way, so the version is seen and not believed.
+Every row of the table has a server, a data folder and an empty home of its own. It goes on one of two
+errands: to the door itself, or for personal data, by the adapter over stdio and hosted over HTTP. A row
+passes when the client lists the errand's tool, calls it, gets its answer, and speaks the protocol version
+that the row says it speaks. What a client sends is recorded on the way, so the version is seen and not
+believed.
 Coding agents call tools only when a model tells them to: a pretend model in this file does.
 
 A client that does not install is NOT RUN, which is neither passed nor failed.
 """
 
+import collections
 import contextlib
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -35,10 +39,13 @@ INSTALL_SECONDS = 300
 CLIENT_SECONDS = 120
 START_SECONDS = 20
 
-LISTED = "rung.about"
-ANSWERED = "protocol_versions"
-# What a call with a bad handle is told. A client that checks structured content must let it through.
-REFUSED = "invalid_handle"
+Errand = collections.namedtuple("Errand", "name tool answered wrong")
+ERRANDS = [
+    # A tool that needs no arguments, a word of its answer; and a call that is refused, with the code that says so. A
+    # client that checks structured content must let that through.
+    Errand("door", "rung.about", "protocol_versions", ("rung.read", {"handle": "abc"}, "invalid_handle")),
+    Errand("data", "schema", "connector_key", ("fetch", {"id": "x"}, "invalid_record_identity")),
+]
 VERSION = re.compile(rb'rotocolVersion"\s*:\s*"(\d{4}-\d\d-\d\d)"')
 
 
@@ -153,24 +160,28 @@ class Relay(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port, record):
+    def __init__(self, port, record, token):
         super().__init__(("127.0.0.1", 0), None)
         self.port, self.record = port, record
+        # Every client keeps tokens in a way of its own; here all of them come with one.
+        self.shown = f"\r\nAuthorization: Bearer {token}\r\nHost:".encode() if token else None
 
     def finish_request(self, client, _address):
         with socket.create_connection(("127.0.0.1", self.port)) as server:
             back = threading.Thread(target=pump, args=(server, client), daemon=True)
             back.start()
             with open(self.record, "ab", buffering=0) as record:
-                pump(client, server, record)
+                pump(client, server, record, self.shown)
             back.join()
 
 
-def pump(source, target, record=None):
+def pump(source, target, record=None, shown=None):
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             if record:
                 record.write(data)
+            if shown:
+                data = re.sub(rb"\r\n[Hh]ost:", lambda _: shown, data)
             target.sendall(data)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
@@ -188,8 +199,8 @@ def running(server):
 
 
 @contextlib.contextmanager
-def served(rung, home, data, record):
-    """A server over HTTP; gives the address at which clients reach it."""
+def served(rung, home, data, record, token=None):
+    """A server over HTTP; gives the address at which clients reach it, with a token if there is one."""
     # Neither the caller's settings nor those of the folder it stands in are to count.
     server = subprocess.Popen([rung, "serve", "--listen", "127.0.0.1:0", "--home", data],
                               env={"HOME": str(home), "PATH": os.environ["PATH"]}, cwd=home,
@@ -206,7 +217,7 @@ def served(rung, home, data, record):
         if not found:
             raise Failed(f"the server did not start: {said.strip()}")
         threading.Thread(target=server.stdout.read, daemon=True).start()
-        with running(Relay(int(found[1]), record)) as relay:
+        with running(Relay(int(found[1]), record, token)) as relay:
             yield f"http://127.0.0.1:{relay.server_address[1]}{found[2]}"
     finally:
         stuck.cancel()
@@ -218,23 +229,25 @@ def served(rung, home, data, record):
 
 
 class Model(http.server.ThreadingHTTPServer):
-    """Calls rung.about as soon as it is offered, and notices the answer.
+    """Calls the errand's tool as soon as it is offered, and notices the answer.
 
     It knows just enough of four dialects for the agents below. The server is called `door` in their
     settings; each agent builds the tool's name from that in its own way.
     """
 
     daemon_threads = True
-    offered = re.compile(r"(?:mcp_+)?door_+rung[._]about\w*")
 
-    def __init__(self):
+    def __init__(self, errand):
         super().__init__(("127.0.0.1", 0), ModelRequest)
+        name = re.escape(errand.tool).replace(r"\.", "[._]")
+        self.offered = re.compile(rf"(?:mcp_+)?door_+{name}\w*")
+        self.answer = errand.answered
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
         self.called = self.answered = False
 
     def choose(self, body, history):
         """The tool to call now, if any."""
-        if ANSWERED in json.dumps(history):
+        if self.answer in json.dumps(history):
             self.answered = True
         name = self.offered.search(body)
         if self.called or not name:
@@ -332,8 +345,8 @@ DIALECTS = {
 class Row:
     """One client, over one transport, in one era."""
 
-    def __init__(self, shelf, home, command, url, model):
-        self.shelf, self.home, self.model = shelf, home, model
+    def __init__(self, shelf, home, command, url, model, errand):
+        self.shelf, self.home, self.model, self.errand = shelf, home, model, errand
         self.command, self.url, self.stdio = command, url, url is None
 
     def run(self, package, program, *arguments, **env):
@@ -362,7 +375,7 @@ class Row:
         """Lets an agent run with the pretend model, which has to see the answer."""
         output = self.run(package, program, *arguments, **env)
         if not self.model.called:
-            raise Failed(f"rung.about was not offered to the model: {tail(output)}")
+            raise Failed(f"{self.errand.tool} was not offered to the model: {tail(output)}")
         if not self.model.answered:
             raise Failed(f"the answer did not reach the model: {tail(output)}")
 
@@ -374,70 +387,72 @@ def inspector(row, era):
     config = row.write("inspector.json", {"mcpServers": {"door": {**server, "protocolEra": era}}})
     common = ["--cli", "--config", config, "--server", "door", "--stored-auth-only", "--format", "json"]
     memory = {"MCP_INSPECTOR_SECRET_STORE": "memory"}
-    row.expect(row.run(package, "mcp-inspector", *common, "--method", "tools/list", **memory), LISTED)
+    row.expect(row.run(package, "mcp-inspector", *common, "--method", "tools/list", **memory), row.errand.tool)
     row.expect(row.run(package, "mcp-inspector", *common, "--method", "tools/call",
-                       "--tool-name", "rung.about", **memory), ANSWERED)
+                       "--tool-name", row.errand.tool, **memory), row.errand.answered)
 
 
 def fastmcp(row, _era):
     target = ["--command", row.command] if row.stdio else ["--server-spec", row.url]
-    row.expect(row.run("fastmcp", "fastmcp", "list", *target), LISTED)
-    row.expect(row.run("fastmcp", "fastmcp", "call", *target, "--target", "rung.about"), ANSWERED)
+    row.expect(row.run("fastmcp", "fastmcp", "list", *target), row.errand.tool)
+    row.expect(row.run("fastmcp", "fastmcp", "call", *target, "--target", row.errand.tool),
+               row.errand.answered)
 
 
 def mcporter(row, _era):
     target = ["--stdio", row.command] if row.stdio else ["--allow-http", "--http-url", row.url]
-    row.expect(row.run("mcporter", "mcporter", "list", *target), LISTED)
-    row.expect(row.run("mcporter", "mcporter", "call", *target, "--tool", "rung.about"), ANSWERED)
+    row.expect(row.run("mcporter", "mcporter", "list", *target), row.errand.tool)
+    row.expect(row.run("mcporter", "mcporter", "call", *target, "--tool", row.errand.tool),
+               row.errand.answered)
 
 
 PYTHON_SDK = """
 import asyncio, sys
 from mcp import Client, StdioServerParameters
 
-async def main(command, url, era):
+async def main(command, url, tool, era):
     async with Client(url or StdioServerParameters(command=command), mode=era) as client:
         print([tool.name for tool in (await client.list_tools()).tools])
-        print((await client.call_tool("rung.about", {})).content[0].text)
+        print((await client.call_tool(tool, {})).content[0].text)
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
 def python_sdk(row, era):
-    output = row.run("mcp", "python", "-c", PYTHON_SDK, row.command, row.url or "", era)
-    row.expect(output, LISTED, ANSWERED)
+    output = row.run("mcp", "python", "-c", PYTHON_SDK, row.command, row.url or "", row.errand.tool, era)
+    row.expect(output, row.errand.tool, row.errand.answered)
 
 
 LANGCHAIN = """
 import asyncio, sys
 from langchain_mcp_adapters.client import MultiServerMCPClient
 
-async def main(command, url):
+async def main(command, url, tool):
     stdio = {"transport": "stdio", "command": command, "args": []}
     server = {"transport": "streamable_http", "url": url} if url else stdio
     tools = {tool.name: tool for tool in await MultiServerMCPClient({"door": server}).get_tools()}
-    print(list(tools), await tools["rung.about"].ainvoke({}))
+    print(list(tools), await tools[tool].ainvoke({}))
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
 def langchain(row, _era):
-    output = row.run("langchain-mcp-adapters", "python", "-c", LANGCHAIN, row.command, row.url or "")
-    row.expect(output, LISTED, ANSWERED)
+    output = row.run("langchain-mcp-adapters", "python", "-c", LANGCHAIN, row.command, row.url or "", row.errand.tool)
+    row.expect(output, row.errand.tool, row.errand.answered)
 
 
 TYPESCRIPT_SDK = """
-const [command, url, era] = process.argv.slice(2);
+const [command, url, era, tool, wrong, given] = process.argv.slice(2);
 const transport = url
     ? new StreamableHTTPClientTransport(new URL(url))
     : new StdioClientTransport({ command });
 const client = new Client({ name: 'drive', version: '1' }, { versionNegotiation: { mode: era } });
 await client.connect(transport);
 console.log((await client.listTools()).tools.map(tool => tool.name));
-console.log((await client.callTool({ name: 'rung.about', arguments: {} })).content[0].text);
-console.log((await client.callTool({ name: 'rung.read', arguments: { handle: 'abc' } })).content[0].text);
+console.log((await client.callTool({ name: tool, arguments: {} })).content[0].text);
+console.log((await client.callTool({ name: wrong, arguments: JSON.parse(given) })).content[0].text);
 await client.close();
 """
 
@@ -447,8 +462,9 @@ def typescript_sdk(row, era, package, imports):
     modules = row.shelf.get(package).parent
     script = modules / "drive.mjs"
     script.write_text(imports + TYPESCRIPT_SDK)
-    output = row.run(package, "node", script, row.command, row.url or "", era)
-    row.expect(output, LISTED, ANSWERED, REFUSED)
+    wrong, given, refused = row.errand.wrong
+    output = row.run(package, "node", script, row.command, row.url or "", era, row.errand.tool, wrong, json.dumps(given))
+    row.expect(output, row.errand.tool, row.errand.answered, refused)
 
 
 def typescript_sdk_1(row, era):
@@ -474,7 +490,8 @@ def claude_code(row, _era):
     server = ["door", "--", row.command] if row.stdio else ["--transport", "http", "door", row.url]
     row.run(package, "claude", "mcp", "add", *server, **quiet)
     row.expect(row.run(package, "claude", "mcp", "list", **quiet), "Connected")
-    row.ask_agent(package, "claude", "-p", "hello", "--allowedTools", "mcp__door__rung_about", **quiet,
+    row.ask_agent(package, "claude", "-p", "hello", "--allowedTools",
+                  f"mcp__door__{row.errand.tool.replace('.', '_')}", **quiet,
                   ANTHROPIC_BASE_URL=row.model.address, ANTHROPIC_API_KEY="none")
 
 
@@ -551,7 +568,18 @@ CLIENTS = [
 # --- All of it ---------------------------------------------------------------------------------
 
 
-def try_client(shelf, rung, client, transport, era, version):
+def granted(rung, home, data):
+    """Somebody's data, and a token for some of it."""
+    env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    words = [["demo", "--prepare"], ["pdpp", "grant", "issue", "--client", "drive", "--source", "mail"]]
+    for word in words:
+        done = subprocess.run([rung, *word, "--home", data], env=env, cwd=home, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(f"rung {word[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def try_client(shelf, rung, client, errand, transport, era, version):
     """Runs one row of the table; raises where it does not pass."""
     with contextlib.ExitStack() as stack:
         temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -559,12 +587,24 @@ def try_client(shelf, rung, client, transport, era, version):
         home, data, record, command = (folder / name for name in ("home", "data", "said", "rung-mcp"))
         home.mkdir()
         record.touch()
-        words = [str(rung), "mcp", "--home", str(data)]
+        words, url = [str(rung), "mcp", "--home", str(data)], None
+        token = granted(rung, home, data) if errand.name == "data" else None
+        if transport == "http":
+            url = stack.enter_context(served(rung, home, data, record, token))
+        elif token:
+            # What goes from the adapter to the provider is not the client's.
+            asked = folder / "asked"
+            asked.touch()
+            provider = stack.enter_context(served(rung, home, data, asked)).removesuffix("/mcp")
+            kept = folder / "kept/clients" / (provider.removeprefix("http://").replace(":", "_") + ".json")
+            kept.parent.mkdir(parents=True)
+            kept.write_text(json.dumps({"credential": {"access_token": token}}))
+            words = [str(rung), "pdpp", "mcp", "--provider-url", provider, "--cache-root", str(folder / "kept"),
+                     "--home", str(folder / "own")]
         command.write_text(f"#!/bin/sh\ntee -a {shlex.quote(str(record))} | exec {shlex.join(words)}\n")
         command.chmod(0o755)
-        url = stack.enter_context(served(rung, home, data, record)) if transport == "http" else None
-        model = stack.enter_context(running(Model()))
-        client(Row(shelf, home, command, url, model), era)
+        model = stack.enter_context(running(Model(errand)))
+        client(Row(shelf, home, command, url, model, errand), era)
         seen = {found.decode() for found in VERSION.findall(record.read_bytes())}
         if seen != {version}:
             raise Failed(f"it spoke {', '.join(sorted(seen)) or 'no version'}, not {version}")
@@ -582,25 +622,25 @@ def main():
     for name, client, era, version in CLIENTS:
         if wanted and not any(word in name.lower() for word in wanted):
             continue
-        for transport in ("stdio", "http"):
+        for errand, transport in itertools.product(ERRANDS, ("stdio", "http")):
             result, why = "passed", ""
             try:
-                try_client(shelf, rung, client, transport, era, version)
+                try_client(shelf, rung, client, errand, transport, era, version)
             except NotInstalled as error:
                 result, why = "NOT RUN", f"does not install: {error}"
             except Exception as error:
                 result, why = "FAILED", str(error) if isinstance(error, Failed) else repr(error)
-            print(f"{name}, {transport}, {era}: {result} {why}".rstrip(), flush=True)
-            table.append((name, transport, f"{era} {version}", result))
+            print(f"{name}, {errand.name}, {transport}, {era}: {result} {why}".rstrip(), flush=True)
+            table.append((name, errand.name, transport, f"{era} {version}", result))
 
     print()
-    for row in [("client", "transport", "era", "result"), *table]:
-        print("{:20}{:11}{:20}{}".format(*row).rstrip())
+    for row in [("client", "errand", "transport", "era", "result"), *table]:
+        print("{:20}{:8}{:11}{:20}{}".format(*row).rstrip())
     for kind in ("NOT RUN", "FAILED"):
-        named = [", ".join(row[:3]) for row in table if row[3] == kind]
+        named = [", ".join(row[:4]) for row in table if row[4] == kind]
         if named:
             print(f"\n{kind}: {'; '.join(named)}")
-    results = {row[3] for row in table}
+    results = {row[4] for row in table}
     sys.exit("FAILED" in results or "passed" not in results)
 
 

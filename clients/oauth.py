@@ -88,26 +88,29 @@ async def call(provider, auth, want):
             async with ClientSession(streams[0], streams[1]) as session:
                 await session.initialize()
                 tools = [tool.name for tool in (await session.list_tools()).tools]
-                assert "rung.about" in tools, tools
-                about = await session.call_tool("rung.about", {})
-                said = about.structured_content
-                assert want(said), said
-                return said
+                assert tools == ["schema", "query_records", "aggregate", "search", "fetch", "read_record_field"], tools
+                schema = (await session.call_tool("schema", {})).structured_content["data"]
+                assert want(schema), schema
+                found = await session.call_tool("search", {"q": "room", "limit": 4})
+                hits = found.structured_content["results"]
+                fetched = await session.call_tool("fetch", {"id": hits[0]["id"]})
+                assert fetched.structured_content["id"] == hits[0]["id"], fetched
+                return schema
 
 
 async def journey(provider):
     kept, owner = Kept(), Owner()
     metadata = OAuthClientMetadata(client_name="Python SDK", redirect_uris=[REDIRECT])
     auth = OAuthClientProvider(f"{provider}/mcp", metadata, kept, owner.decide, owner.returned)
-    said = await call(provider, auth, lambda said: said["access"] == "read")
-    assert said["caller"] == kept.client.client_id, (said, kept.client)
+    said = await call(provider, auth, lambda said: said["bearer"]["token_kind"] == "mcp_package")
+    assert said["connector_count"] == 2, said
     assert kept.tokens.refresh_token and kept.tokens.expires_in == 600, kept.tokens
     print("passed  Python SDK: discovery, registration, PKCE, code, call")
 
     # A token that is over is refreshed without asking the owner.
     first, owner.back = kept.tokens, None
     auth.context.token_expiry_time = 1
-    await call(provider, auth, lambda said: said["caller"] == kept.client.client_id)
+    await call(provider, auth, lambda said: said["connector_count"] == 2)
     assert owner.back is None, "the owner was asked again"
     assert kept.tokens.access_token != first.access_token
     print("passed  Python SDK: a token that is over is refreshed, without the owner")
@@ -119,7 +122,7 @@ async def journey(provider):
     refused = httpx2.post(
         f"{provider}/mcp", json={}, headers={"authorization": f"Bearer {kept.tokens.access_token}"}
     )
-    assert refused.status_code == 401, refused.text
+    assert refused.status_code == 403 and "package_revoked" in refused.text, refused.text
     print("passed  Python SDK: what was taken back is refused")
 
 

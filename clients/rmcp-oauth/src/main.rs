@@ -19,7 +19,6 @@ async fn main() -> anyhow::Result<()> {
     ensure!(found.source.is_discovered(), "it is described");
     manager.set_metadata(found.metadata);
     let registered = manager.register_client("Rust SDK", REDIRECT, &["pdpp:read"]).await?;
-    let client_id = registered.client_id.clone();
     manager.configure_client(registered)?;
     println!("{}", manager.get_authorization_url(&["pdpp:read"]).await?);
 
@@ -36,9 +35,12 @@ async fn main() -> anyhow::Result<()> {
     let client = AuthClient::new(reqwest::Client::new(), manager);
     let config = StreamableHttpClientTransportConfig::with_uri(url);
     let service = ().serve(StreamableHttpClientTransport::with_client(client, config)).await?;
-    let about = service.call_tool(CallToolRequestParams::new("rung.about")).await?;
-    let said = about.structured_content.context("it has structured content")?;
-    ensure!(said["caller"] == client_id, "{said}");
+    let tools = service.list_all_tools().await?;
+    ensure!(tools.len() == 6, "{tools:?}");
+    let schema = service.call_tool(CallToolRequestParams::new("schema")).await?;
+    let said = schema.structured_content.context("it has structured content")?;
+    ensure!(said["data"]["bearer"]["token_kind"] == "mcp_package", "{said}");
+    ensure!(said["data"]["connector_count"] == 2, "{said}");
     service.cancel().await?;
     println!("passed");
     Ok(())
