@@ -145,7 +145,7 @@ impl Document {
         let named = own
             .iter()
             .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
-        let title = named.map_or_else(|| super::search::title(&record), |named| cut(named, 200));
+        let title = named.map_or_else(|| super::hit::title(&record), |named| cut(named, 200));
         let found = own.iter().find_map(|place| {
             let name = TEXTS
                 .iter()
@@ -157,7 +157,7 @@ impl Document {
             Some((name, text)) => (Some(name.to_owned()), text.to_owned()),
             None => (None, String::new()),
         };
-        let url = super::search::url(&record, Some(&id), provider);
+        let url = super::hit::url(&record, Some(&id), provider);
         let shown_id = if input.id.contains(':') {
             input.id.clone()
         } else {

@@ -10,11 +10,13 @@
 mod aggregate;
 mod ask;
 mod binary;
+mod compact;
 mod fetch;
 mod fetch_blob;
 mod filter;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod hit;
 mod id;
 mod ladder;
 mod list_streams;
@@ -30,6 +32,7 @@ mod resources;
 mod schema;
 mod search;
 mod text;
+mod window;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,8 +10,8 @@ use super::ask::Ask;
 use super::id::{Address, RecordId};
 use super::ladder::{Known, Ladder};
 use super::page::{cut_json, cut_row};
-use super::read_record_field::Window;
 use super::refusal::Refusal;
+use super::window::Window;
 use super::{Asking, Tools};
 
 const STREAM: &str = "pdpp://stream/{name}";

@@ -1,0 +1,556 @@
+//! A part of a field: which one is meant, what the provider gave of it, and how to go on from there.
+
+use rung_fault::{Code, Fault};
+use rung_ladder::{Binding, Place, Unread, head, json_string_bytes, limits};
+use rung_tool::Reply;
+use serde_json::{Value, json};
+
+use super::Asking;
+use super::id::{RecordId, Selector, WindowId, check_name};
+use super::ladder::Ladder;
+use super::refusal::Refusal;
+
+pub(super) fn selector_fault(why: &str) -> Fault {
+    Fault::new(Code::InvalidFieldWindowSelector, why.to_owned()).with_hint(
+        "name the record by `id`, and the part by one of cursor, offset_chars or q; with none of them it begins at the beginning",
+    )
+}
+
+/// Refuses a part that is named in two ways.
+fn check(asked: &WindowId) -> Result<(), Fault> {
+    let Selector {
+        cursor,
+        offset_chars,
+        limit_chars,
+        q,
+        before_chars,
+        after_chars,
+    } = &asked.selector;
+    let around = before_chars.is_some() || after_chars.is_some();
+    if cursor.is_some() && q.is_some() {
+        return Err(selector_fault(
+            "`q` is exclusive with `cursor` and `offset_chars`",
+        ));
+    }
+    if cursor.is_some() && (offset_chars.is_some() || around) {
+        return Err(selector_fault(
+            "`cursor` is exclusive with `offset_chars`, `q`, `before_chars` and `after_chars`",
+        ));
+    }
+    if q.is_some() && offset_chars.is_some() {
+        return Err(selector_fault(
+            "`q` is exclusive with `cursor` and `offset_chars`",
+        ));
+    }
+    if q.is_none() && around {
+        return Err(selector_fault(
+            "`before_chars` and `after_chars` require `q`",
+        ));
+    }
+    // Addresses are checked by nobody else.
+    let most = |value: &Option<u64>, most| value.is_none_or(|value| value <= most);
+    let sound = most(limit_chars, limits::WINDOW_CHARS_MAX)
+        && *limit_chars != Some(0)
+        && most(before_chars, limits::CONTEXT_CHARS_MAX)
+        && most(after_chars, limits::CONTEXT_CHARS_MAX);
+    if !sound {
+        return Err(selector_fault(
+            "limit_chars, before_chars or after_chars is out of range",
+        ));
+    }
+    if asked.field.is_empty()
+        || asked.field == "."
+        || asked.field.contains(['/', '\\', '\0'])
+        || asked.field.contains("..")
+    {
+        return Err(Fault::new(
+            Code::InvalidArguments,
+            "field_path contains invalid characters",
+        ));
+    }
+    Ok(())
+}
+
+/// A part of a field.
+pub(super) struct Window {
+    record: RecordId,
+    field: String,
+    mime_type: Option<String>,
+    size: Option<u64>,
+    digest: Option<String>,
+    text: String,
+    start: u64,
+    limit: u64,
+    matched: Option<(String, u64, u64)>,
+    /// Which part was asked for, of the record that it turned out to be.
+    own: WindowId,
+    /// Whether the provider said that there is more, where it does not say how much there is.
+    has_more: Option<bool>,
+    /// Whether whoever asked said how long it is to be.
+    sized: bool,
+    /// Whether it was read to end where it ends.
+    back: bool,
+}
+
+/// No text is longer than this.
+const MAX_OFFSET: u64 = 1 << 53;
+
+/// Whether somebody asked for more than what is usual, by number.
+pub(super) fn is_sized(selector: &Selector) -> bool {
+    let more = |asked: Option<u64>, usual: u64| asked.is_some_and(|asked| asked > usual);
+    more(selector.limit_chars, limits::WINDOW_CHARS)
+        || more(selector.before_chars, limits::CONTEXT_CHARS)
+        || more(selector.after_chars, limits::CONTEXT_CHARS)
+}
+
+/// How long it is that the provider has it, where it says nothing of what it is.
+fn revision(size: Option<u64>) -> String {
+    size.map_or_else(String::new, |size| format!("size:{size}"))
+}
+
+impl Window {
+    /// Reads a part from the provider.
+    pub(super) async fn read(asking: &Asking<'_>, asked: WindowId) -> Result<Self, Refusal> {
+        check(&asked)?;
+        let selector = &asked.selector;
+        let opened = match &selector.cursor {
+            None => None,
+            Some(cursor) => Some(open(asking, &asked, cursor)?),
+        };
+        let mut back = false;
+        let (offset, limit) = match &opened {
+            Some(Opened::Sealed(unread)) => {
+                let position = &unread.position;
+                let limit = selector.limit_chars.unwrap_or(position.limit_chars);
+                back = matches!(position.place, Place::Before(_));
+                // What goes back ends where the cursor was given.
+                let limit = if back {
+                    limit.min(position.offset)
+                } else {
+                    limit
+                };
+                let before = if back { limit } else { 0 };
+                (Some(position.offset - before), limit.max(1))
+            }
+            Some(Opened::Plain(offset)) => (
+                Some(*offset),
+                selector.limit_chars.unwrap_or(limits::WINDOW_CHARS),
+            ),
+            None => (
+                selector.offset_chars,
+                selector.limit_chars.unwrap_or(limits::WINDOW_CHARS),
+            ),
+        };
+        let ask = asked
+            .record
+            .ask(&["field-window"])
+            .with("field", Some(&asked.field));
+        let ask = match &selector.q {
+            Some(q) => ask
+                .with("q", Some(q))
+                .with(
+                    "before_chars",
+                    Some(selector.before_chars.unwrap_or(limits::CONTEXT_CHARS)),
+                )
+                .with(
+                    "after_chars",
+                    Some(selector.after_chars.unwrap_or(limits::CONTEXT_CHARS)),
+                )
+                .with("limit_chars", selector.limit_chars),
+            None => ask
+                .with("offset_chars", Some(offset.unwrap_or(0)))
+                .with("limit_chars", Some(limit)),
+        };
+        let body = match asking.provider.read(&ask).await {
+            Ok(answer) => answer.body,
+            Err(refusal) if refusal.provider_code() == Some("field_not_text") => {
+                json_window(asking, &asked, offset.unwrap_or(0), limit, refusal).await?
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        let asked_from = Some(offset.unwrap_or(0)).filter(|_| selector.q.is_none());
+        let mut window = Self::of(asked, &body, limit)?;
+        window.back = back;
+        // One that answers from elsewhere would be read in circles.
+        if let Some(from) = asked_from.filter(|from| *from != window.start)
+            && !window.text.is_empty()
+        {
+            let why = format!(
+                "the provider was asked for what is at {from}, and gave what is at {}",
+                window.start
+            );
+            return Err(Refusal::new(Code::SourceFailed, why));
+        }
+        if let Some(Opened::Sealed(unread)) = &opened {
+            let binding = window.binding(asking);
+            let checked = unread.check(
+                &asking.options.key,
+                &Binding {
+                    digest: &window.revision(),
+                    ..binding.view()
+                },
+            );
+            checked.map_err(|_| {
+                let why = format!(
+                    "field {:?} of {} has changed since this cursor was given",
+                    window.field, window.record
+                );
+                Fault::new(Code::StaleCursor, why)
+                    .with_hint("read the field from its beginning again, without a cursor")
+            })?;
+        }
+        Ok(window)
+    }
+
+    fn of(asked: WindowId, body: &Value, limit: u64) -> Result<Self, Refusal> {
+        let told = if body["window"].is_object() {
+            body
+        } else {
+            &body["data"]
+        };
+        let window = &told["window"];
+        let odd = |what: &str| {
+            Refusal::new(
+                Code::SourceFailed,
+                format!("the provider's window says no {what}"),
+            )
+        };
+        let text = window["text"]
+            .as_str()
+            .ok_or_else(|| odd("text"))?
+            .to_owned();
+        let start = window["start_chars"]
+            .as_u64()
+            .ok_or_else(|| odd("start_chars"))?;
+        let matched = match (
+            window["match_start_chars"].as_u64(),
+            window["match_end_chars"].as_u64(),
+            &asked.selector.q,
+        ) {
+            (Some(start), Some(end), Some(q)) => Some((q.clone(), start, end)),
+            _ => None,
+        };
+        if start > MAX_OFFSET {
+            return Err(odd("start_chars that can be"));
+        }
+        let mut record = asked.record.clone();
+        let connection = told["connection_id"].as_str();
+        if record.connection.is_none()
+            && let Some(connection) =
+                connection.filter(|id| check_name("connection_id", id).is_ok())
+        {
+            record.connection = Some(connection.to_owned());
+        }
+        let limit = window["limit_chars"].as_u64().unwrap_or(limit);
+        let limit = limit.clamp(1, limits::WINDOW_CHARS_MAX);
+        Ok(Self {
+            own: WindowId {
+                record: record.clone(),
+                field: asked.field.clone(),
+                selector: asked.selector.clone(),
+            },
+            has_more: window["has_more"].as_bool(),
+            sized: is_sized(&asked.selector),
+            record,
+            field: asked.field,
+            mime_type: told["field"]["mime_type"]
+                .as_str()
+                .map(|kind| head(kind, 100).to_owned()),
+            size: window["total_chars"].as_u64(),
+            digest: told["field"]["digest"]
+                .as_str()
+                .map(|digest| head(digest, 200).to_owned()),
+            text,
+            start,
+            limit,
+            matched,
+            back: false,
+        })
+    }
+
+    fn revision(&self) -> String {
+        self.digest.clone().unwrap_or_else(|| revision(self.size))
+    }
+
+    fn binding(&self, asking: &Asking<'_>) -> Bound {
+        Bound {
+            subject: self.record.to_string(),
+            field: self.field.clone(),
+            grant: asking.provider.authority().to_owned(),
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.text.chars().count() as u64
+    }
+
+    fn is_last(&self) -> bool {
+        // One that shows nothing leads nowhere.
+        if self.text.is_empty() {
+            return true;
+        }
+        match (self.size, self.has_more) {
+            (Some(size), _) => self.end() >= size,
+            (None, Some(more)) => !more,
+            (None, None) => false,
+        }
+    }
+
+    /// As programs are told.
+    fn structured(&self, asking: &Asking<'_>) -> Value {
+        let ladder = Ladder {
+            key: &asking.options.key,
+            authority: asking.provider.authority(),
+        };
+        let revision = self.revision();
+        let cursor = |at: (u64, bool)| {
+            let limit = self.limit.max(1);
+            ladder.cursor(&self.record, &self.field, &revision, at, limit)
+        };
+        let next = (!self.is_last()).then(|| cursor((self.end(), false)));
+        let previous = (self.start > 0).then(|| cursor((self.start, true)));
+        let uri = |cursor: &Option<String>| {
+            cursor.as_ref().map(|cursor| {
+                WindowId {
+                    record: self.record.clone(),
+                    field: self.field.clone(),
+                    selector: Selector {
+                        cursor: Some(cursor.clone()),
+                        ..Selector::default()
+                    },
+                }
+                .uri()
+            })
+        };
+        let mut field = json!({"path": self.field});
+        if let Some(kind) = &self.mime_type {
+            field["mime_type"] = json!(kind);
+        }
+        field["text_like"] = json!(true);
+        if let Some(size) = self.size {
+            field["size_chars"] = json!(size);
+        }
+        if let Some(digest) = &self.digest {
+            field["digest"] = json!(digest);
+        }
+        json!({
+            "record": {
+                "id": self.record.to_string(),
+                "connection_id": self.record.connection.as_deref().unwrap_or_default(),
+                "stream": self.record.stream,
+                "record_id": self.record.record,
+            },
+            "field": field,
+            "window": {
+                "text": self.text,
+                "start_chars": self.start,
+                "end_chars": self.end(),
+                "limit_chars": self.limit,
+                "complete": self.start == 0 && self.is_last(),
+                "next_cursor": next,
+                "previous_cursor": previous,
+                "match": self.matched.as_ref().map(|(q, start, end)| json!({"q": q, "start_chars": start, "end_chars": end})),
+            },
+            "resource": {"uri": self.own.uri(), "next_uri": uri(&next), "previous_uri": uri(&previous)},
+        })
+    }
+
+    /// Cuts the text so that as many copies of it as there are take no more than `room`: at its end, or at its beginning where it
+    /// was read to end where it ends.
+    fn fit(&mut self, room: usize, copies: usize) {
+        let mut buffer = [0; 4];
+        let mut taken = 0;
+        let mut fits = |c: &char| {
+            taken += (json_string_bytes(c.encode_utf8(&mut buffer)) - 2) * copies;
+            taken <= room
+        };
+        // A window that shows nothing leads nowhere.
+        if self.back {
+            let kept = self.text.chars().rev().take_while(&mut fits).count().max(1);
+            let cut = self.text.chars().count().saturating_sub(kept);
+            self.text = self.text.chars().skip(cut).collect();
+            self.start += cut as u64;
+        } else {
+            let kept = self.text.chars().take_while(&mut fits).count().max(1);
+            if let Some((end, _)) = self.text.char_indices().nth(kept) {
+                self.text.truncate(end);
+            }
+        }
+    }
+
+    pub(super) fn reply(mut self, asking: &Asking<'_>) -> Reply {
+        let budget = if self.sized {
+            asking.most_bytes()
+        } else {
+            asking.usual_bytes()
+        };
+        let reply = self.made(asking);
+        if reply.bytes() <= budget {
+            return reply;
+        }
+        let copies = 1 + usize::from(asking.call.rendering.structured);
+        let own = (json_string_bytes(&self.text) - 2) * copies;
+        // Where it ends is told with its own cursor, which the whole may not have had.
+        let around = reply.bytes() - own + 700;
+        self.fit(budget.saturating_sub(around), copies);
+        self.made(asking)
+    }
+
+    fn made(&self, asking: &Asking<'_>) -> Reply {
+        let structured = self.structured(asking);
+        let text = self.words(&structured);
+        asking.reply(text, structured, std::slice::from_ref(&self.own))
+    }
+
+    /// As models are told: a line of JSON, the next call, then the text.
+    fn words(&self, structured: &Value) -> String {
+        let window = &structured["window"];
+        let header = json!({
+            "id": structured["record"]["id"], "field_path": self.field,
+            "start_chars": self.start, "end_chars": self.end(), "size_chars": self.size,
+            "complete": window["complete"], "next_cursor": window["next_cursor"], "previous_cursor": window["previous_cursor"],
+        });
+        let mut text = header.to_string();
+        if let Some(cursor) = window["next_cursor"].as_str() {
+            let args = json!({"id": structured["record"]["id"], "field_path": self.field, "cursor": cursor});
+            text.push_str("\nnext read_record_field args=");
+            text.push_str(&args.to_string());
+        }
+        text.push('\n');
+        text.push_str(&self.text);
+        text
+    }
+
+    /// As a resource: the text, and beside it everything else.
+    pub(super) fn resource(mut self, asking: &Asking<'_>, around: usize) -> (String, Value) {
+        let budget = if self.sized {
+            asking.most_bytes()
+        } else {
+            asking.usual_bytes()
+        };
+        let told = |window: &Self| {
+            let mut told = window.structured(asking);
+            if let Some(window) = told["window"].as_object_mut() {
+                window.shift_remove("text");
+            }
+            told
+        };
+        let beside = told(&self).to_string().len() + around + 900;
+        // Cut where the tool's reply is cut, so that both are the same part.
+        let copies = 1 + usize::from(asking.call.rendering.structured);
+        let reply = self.made(asking);
+        if reply.bytes() > budget {
+            let own = (json_string_bytes(&self.text) - 2) * copies;
+            let around = reply.bytes() - own + 700;
+            self.fit(budget.saturating_sub(around), copies);
+        }
+        self.fit(asking.most_bytes().saturating_sub(beside), 1);
+        let told = told(&self);
+        (self.text, told)
+    }
+}
+
+/// A part of a field that is no text but JSON: of its JSON, as it is written. The provider has no window for it, so the one field is
+/// asked for whole; what is granted of it is the provider's to say, as ever.
+async fn json_window(
+    asking: &Asking<'_>,
+    asked: &WindowId,
+    offset: u64,
+    limit: u64,
+    refusal: Refusal,
+) -> Result<Value, Refusal> {
+    let fields = [asked.field.clone()];
+    let ask = asked.record.ask(&[]).each("fields", &fields);
+    let record = asking.provider.read(&ask).await?.body;
+    let record = if record["data"].is_object() {
+        &record
+    } else {
+        &record["data"]
+    };
+    let value = &record["data"][&asked.field];
+    if !value.is_object() && !value.is_array() {
+        return Err(refusal);
+    }
+    let text = value.to_string();
+    let found = match &asked.selector.q {
+        None => None,
+        Some(q) => {
+            let at = text.find(q.as_str()).ok_or_else(|| {
+                let why = format!("{q:?} does not occur in the JSON of the field");
+                Refusal::Ours(Fault::new(Code::QueryNotFound, why))
+            })?;
+            let start = text[..at].chars().count() as u64;
+            Some((start, start + q.chars().count() as u64))
+        }
+    };
+    let around = |chars: Option<u64>| chars.unwrap_or(limits::CONTEXT_CHARS);
+    let (start, limit) = match found {
+        None => (offset, limit),
+        Some((start, end)) => {
+            let from = start.saturating_sub(around(asked.selector.before_chars));
+            let to = end + around(asked.selector.after_chars);
+            (from, (to - from).min(limits::WINDOW_CHARS_MAX))
+        }
+    };
+    let total = text.chars().count() as u64;
+    let start = start.min(total);
+    let skip = usize::try_from(start).unwrap_or(usize::MAX);
+    let take = usize::try_from(limit).unwrap_or(usize::MAX);
+    let part: String = text.chars().skip(skip).take(take).collect();
+    Ok(json!({
+        "connection_id": record["connection_id"],
+        "field": {"mime_type": "application/json", "digest": super::ladder::digest(&text)},
+        "window": {
+            "text": part, "start_chars": start, "limit_chars": limit, "total_chars": total,
+            "match_start_chars": found.map(|(start, _)| start), "match_end_chars": found.map(|(_, end)| end),
+        },
+    }))
+}
+
+/// What a cursor of a window is bound to.
+struct Bound {
+    subject: String,
+    field: String,
+    grant: String,
+}
+
+impl Bound {
+    fn view(&self) -> Binding<'_> {
+        Binding {
+            subject: &self.subject,
+            field: &self.field,
+            digest: "",
+            grant: &self.grant,
+        }
+    }
+}
+
+enum Opened {
+    Sealed(Unread),
+    /// Other adapters have numbers for cursors.
+    Plain(u64),
+}
+
+/// Opens a cursor, before anybody is asked: it must have been given for this field of this record, under this grant.
+fn open(asking: &Asking<'_>, asked: &WindowId, cursor: &str) -> Result<Opened, Fault> {
+    if !cursor.is_empty() && cursor.len() <= 15 && cursor.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Ok(Opened::Plain(cursor.parse().unwrap_or(0)));
+    }
+    let subject = asked.record.to_string();
+    let binding = Binding {
+        subject: &subject,
+        field: &asked.field,
+        digest: "",
+        grant: asking.provider.authority(),
+    };
+    let opened = asking.options.key.open_unread(cursor, &binding);
+    opened.map(Opened::Sealed).map_err(|_| {
+        let why = format!(
+            "the cursor was not given for field {:?} of {subject} under this grant",
+            asked.field
+        );
+        Fault::new(Code::InvalidCursor, why)
+            .with_hint("read the field from its beginning, without a cursor")
+    })
+}
