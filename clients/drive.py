@@ -530,10 +530,14 @@ def opencode(row, _era):
 
 def codex(row, _era):
     package = "@openai/codex"
-    server = ["door", "--", row.command] if row.stdio else ["door", "--url", row.url]
-    row.run(package, "codex", "mcp", "add", *server)
-    row.expect(row.run(package, "codex", "mcp", "list"), "door")
     config = row.home / ".codex/config.toml"
+    if not row.stdio and row.errand.name == "data":
+        # Told of it on the command line, it asks the owner for access by itself, and there is none to be asked here.
+        row.write(config, f'[mcp_servers.door]\nurl = "{row.url}"\n')
+    else:
+        server = ["door", "--", row.command] if row.stdio else ["door", "--url", row.url]
+        row.run(package, "codex", "mcp", "add", *server)
+    row.expect(row.run(package, "codex", "mcp", "list"), "door")
     row.write(config, config.read_text() + f"""
 [model_providers.pretend]
 name = "pretend"

@@ -8,7 +8,7 @@ pub fn json_string_bytes(text: &str) -> usize {
 }
 
 /// Bytes of `char` inside a JSON string.
-fn json_char_bytes(char: char) -> usize {
+pub fn json_char_bytes(char: char) -> usize {
     char.len_utf8() + u8::try_from(char).map_or(0, extra_bytes)
 }
 

@@ -405,6 +405,9 @@ pub(crate) struct AdapterArgs {
     /// The grant that must be the one that is kept.
     #[arg(long, value_name = "ID")]
     pub(crate) grant_id: Option<String>,
+    /// Seconds that the provider may take to answer.
+    #[arg(long, default_value_t = 30, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub(crate) timeout: u64,
     #[command(flatten)]
     pub(crate) data: DataArgs,
 }

@@ -1,7 +1,7 @@
 //! `fetch`: one record as a document.
 
 use rung_fault::{Code, Fault};
-use rung_ladder::{Measure, json_bytes, json_string_bytes};
+use rung_ladder::{Measure, json_bytes, json_char_bytes};
 use rung_tool::{Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -289,9 +289,8 @@ impl Document {
             // What is long about it is something else.
             return whole;
         }
-        let mut buffer = [0; 4];
         for c in self.text.chars().skip(chars) {
-            let own = json_string_bytes(c.encode_utf8(&mut buffer)) - 2;
+            let own = json_char_bytes(c);
             // Within the words it is escaped once more, and so is every backslash that this takes.
             let quoted = match c {
                 '"' | '\\' => 4,

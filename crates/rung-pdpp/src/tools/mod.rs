@@ -58,7 +58,7 @@ use remote::Remote;
 /// Bytes of a message where nobody says otherwise.
 pub const REPLY_BYTES: usize = 12_000;
 /// How long a call may take, whatever it asks.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(10);
 /// Links in a reply.
 const MAX_LINKS: usize = 5;
 
@@ -137,9 +137,14 @@ struct Asking<'a> {
 }
 
 impl Tools {
-    /// The tools of a provider elsewhere, read with the token that is kept for it.
-    pub fn of_provider(url: String, cache: Cache, options: Options) -> Result<Self, Fault> {
-        let remote = Remote::new(url, cache);
+    /// The tools of a provider elsewhere, read with the token that is kept for it. An answer may take so long.
+    pub fn of_provider(
+        url: String,
+        cache: Cache,
+        patience: Duration,
+        options: Options,
+    ) -> Result<Self, Fault> {
+        let remote = Remote::new(url, cache, patience);
         Self::new(Providers::Remote(Arc::new(remote)), options)
     }
 

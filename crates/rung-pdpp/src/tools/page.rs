@@ -4,7 +4,7 @@
 //! texts become previews, each listed with how to read on; then what is said of them is said in fewer words; then
 //! there are fewer records on the page. Names, cursors and short fields are never touched.
 
-use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
+use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_char_bytes, json_string_bytes};
 use rung_tool::Reply;
 use serde_json::{Map, Value, json};
 
@@ -108,12 +108,11 @@ impl Costs {
                     up_to: Vec::new(),
                 };
             }
-            let mut buffer = [0; 4];
             let mut up_to = Vec::with_capacity(MOST_CHARS.min(long.text.len()) + 1);
             let mut taken = 0;
             up_to.push(taken);
             for c in long.text.chars().take(MOST_CHARS) {
-                taken += json_string_bytes(c.encode_utf8(&mut buffer)) - 2;
+                taken += json_char_bytes(c);
                 up_to.push(taken);
             }
             Cost {

@@ -17,8 +17,6 @@ use super::provider::{Content, MAX_BYTES, Said};
 use super::refusal::Refusal;
 use crate::connect::{Cache, Cached, ends_soon, fresh};
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a header that is passed on.
 const MAX_HEADER_BYTES: usize = 200;
 /// Tokens that are shorter than this are not looked for in answers: they would be found in every word.
@@ -47,12 +45,12 @@ pub(super) struct Credential {
 }
 
 impl Remote {
-    pub(super) fn new(url: String, cache: Cache) -> Self {
+    pub(super) fn new(url: String, cache: Cache, patience: Duration) -> Self {
         Self {
             url,
             cache,
             client: OnceLock::new(),
-            patience: PATIENCE,
+            patience,
             known: Mutex::default(),
         }
     }

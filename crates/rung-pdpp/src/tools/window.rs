@@ -1,7 +1,7 @@
 //! A part of a field: which one is meant, what the provider gave of it, and how to go on from there.
 
 use rung_fault::{Code, Fault};
-use rung_ladder::{Binding, Place, Unread, head, json_string_bytes, limits};
+use rung_ladder::{Binding, Place, Unread, head, json_char_bytes, json_string_bytes, limits};
 use rung_tool::Reply;
 use serde_json::{Value, json};
 
@@ -358,10 +358,9 @@ impl Window {
     /// Cuts the text so that as many copies of it as there are take no more than `room`: at its end, or at its beginning where it
     /// was read to end where it ends.
     fn fit(&mut self, room: usize, copies: usize) {
-        let mut buffer = [0; 4];
         let mut taken = 0;
         let mut fits = |c: &char| {
-            taken += (json_string_bytes(c.encode_utf8(&mut buffer)) - 2) * copies;
+            taken += json_char_bytes(*c) * copies;
             taken <= room
         };
         // A window that shows nothing leads nowhere.

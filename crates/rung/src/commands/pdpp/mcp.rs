@@ -1,6 +1,7 @@
 //! `rung pdpp mcp`: what a provider gave us, as tools for one agent on standard input and output.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
@@ -67,7 +68,12 @@ fn serve(
     let home = Home::open(settings.home()?)?;
     let most = MAX_REPLY_BYTES.max(args.data.max_reply_bytes);
     let options = tool_options(&args.data, most, home.cursor_key()?);
-    let tools = Arc::new(Tools::of_provider(provider.to_owned(), cache, options)?);
+    let tools = Arc::new(Tools::of_provider(
+        provider.to_owned(),
+        cache,
+        Duration::from_secs(args.timeout),
+        options,
+    )?);
     let server = Server::new(Offer {
         name: args.server_name.clone(),
         title: "Personal data".to_owned(),

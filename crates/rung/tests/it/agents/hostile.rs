@@ -287,6 +287,12 @@ fn one_that_does_not_answer_is_said_not_to() {
         error["message"].as_str().unwrap().contains(&closed),
         "{error}"
     );
+    let silent = Provider::raw(|_, _| std::thread::sleep(Duration::from_secs(60)));
+    let error =
+        adapter(&sandbox, &silent.address, TOKEN, &["--timeout", "1"]).refused("schema", json!({}));
+    assert_eq!(error["code"], "source_unavailable");
+    let told = error["message"].as_str().unwrap();
+    assert!(told.contains("no answer within 1 second"), "{told}");
     // While one call waits, others are answered.
     let slow = Provider::raw(|asked, stream| {
         if asked.path() == "/v1/search" {
