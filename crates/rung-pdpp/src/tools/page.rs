@@ -20,6 +20,8 @@ const MOST_JSON_BYTES: usize = 256;
 /// Names of fields that are said to be left out, and the bytes set aside for them.
 const OMITTED_NAMES: usize = 24;
 const OMITTED_BYTES: usize = 2_000;
+/// Bytes of a record in words alone, at least.
+const WORDS_BYTES: usize = 400;
 /// Levels of records within records.
 const MAX_DEPTH: usize = 4;
 
@@ -479,6 +481,11 @@ impl Page<'_> {
     /// For whoever reads words alone: every record is told, so that the cursor leads on from what was told.
     fn in_words(self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
         let rows = self.list().len();
+        // A record is told by its id at least, and by how to read on.
+        let most = (budget / WORDS_BYTES).max(1);
+        if rows > most {
+            return Err(TooMany(most));
+        }
         // Quotes and breaks take another byte each where the words are sent.
         for share in [5, 4, 3, 2] {
             let (text, _) = words(&self.body, self.list(), budget * share / 6);

@@ -226,3 +226,100 @@ fn a_client_that_reads_words_alone_is_sent_words_alone() {
         }
     }
 }
+
+/// A record of its own size: some short, some long, some with much within.
+fn varied(n: usize) -> Value {
+    let text = |times: usize| "every word of it counts, \"quoted\" or not\n".repeat(times);
+    json!({"object": "record", "id": format!("r{n}"), "stream": "things", "connection_id": "c", "emitted_at": "2026-01-01T00:00:00Z",
+        "data": {"id": format!("r{n}"), "text": text(n * 7 % 30), "note": text(n % 3), "list": vec![json!({"of": text(n % 5)}); n % 4], "n": n}})
+}
+
+#[test]
+fn pages_that_are_shortened_lead_to_every_record_once() {
+    const COUNT: usize = 230;
+    let provider = Provider::of(|asked| {
+        let value = |name: &str| {
+            asked
+                .pairs()
+                .iter()
+                .find(|(own, _)| own == name)
+                .map(|(_, value)| value.clone())
+        };
+        let from: usize = value("cursor").map_or(0, |cursor| cursor.parse().unwrap());
+        let limit: usize = value("limit").map_or(25, |limit| limit.parse().unwrap());
+        let to = (from + limit).min(COUNT);
+        let rows: Vec<Value> = (from..to).map(varied).collect();
+        let mut body = json!({"object": "list", "data": rows, "has_more": to < COUNT});
+        if to < COUNT {
+            body["next_cursor"] = json!(to.to_string());
+        }
+        (200, body)
+    });
+    let sandbox = Sandbox::new();
+    for (version, budget) in [
+        ("2025-11-25", "4000"),
+        ("2025-11-25", "12000"),
+        ("2025-11-25", "50000"),
+        ("2025-03-26", "12000"),
+    ] {
+        super::keep(&sandbox, &provider.address, &json!({"access_token": TOKEN}));
+        let url = format!("http://{}", provider.address);
+        let mut command = sandbox.command();
+        command
+            .args([
+                "pdpp",
+                "mcp",
+                "--provider-url",
+                &url,
+                "--max-reply-bytes",
+                budget,
+            ])
+            .stderr(std::process::Stdio::null());
+        let mut stdio = crate::stdio::Stdio::of(&mut command);
+        stdio.initialize(version, &json!({}));
+        let mut agent = Agent::Pipes(stdio);
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let mut arguments = json!({"stream": "things", "limit": 100});
+            if let Some(cursor) = &cursor {
+                arguments["cursor"] = json!(cursor);
+            }
+            let given = agent.ok("query_records", arguments);
+            assert!(
+                given.bytes <= budget.parse().unwrap(),
+                "{budget}: {}",
+                given.bytes
+            );
+            let lines = given
+                .text()
+                .lines()
+                .filter_map(|line| line.strip_prefix("record["));
+            let told: Vec<String> = match given.structured()["data"]["data"].as_array() {
+                Some(rows) => rows
+                    .iter()
+                    .map(|row| row["id"].as_str().unwrap().to_owned())
+                    .collect(),
+                // Words alone name every record.
+                None => lines
+                    .map(|line| {
+                        line.split("c/things:")
+                            .nth(1)
+                            .unwrap()
+                            .split('"')
+                            .next()
+                            .unwrap()
+                            .to_owned()
+                    })
+                    .collect(),
+            };
+            seen.extend(told);
+            let next = given.text().split("next_cursor=\"").nth(1);
+            match next.map(|next| next.split('"').next().unwrap().to_owned()) {
+                Some(next) => cursor = Some(next),
+                None => break,
+            }
+        }
+        let all: Vec<String> = (0..COUNT).map(|n| format!("r{n}")).collect();
+        assert_eq!(seen, all, "{version} within {budget}");
+    }
+}
