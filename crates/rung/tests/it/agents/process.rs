@@ -126,3 +126,79 @@ fn a_token_that_ends_is_renewed_and_one_that_was_renewed_elsewhere_is_used() {
         "{error}"
     );
 }
+
+#[test]
+fn requests_that_come_at_once_in_pieces_or_without_an_end_are_all_answered() {
+    let sandbox = Sandbox::new();
+    let provider = fake::Provider::of(|_| (200, json!({"object": "list", "data": []})));
+    let started = || {
+        let super::Agent::Pipes(stdio) =
+            adapter(&sandbox, &provider.address, "a-scoped-token", &[])
+        else {
+            unreachable!("it is started over pipes")
+        };
+        stdio
+    };
+    let request = |id: usize, stream: &str| {
+        let params = json!({"name": "query_records", "arguments": {"stream": stream}});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+    };
+    // Many before the first is answered; the last is left without its line break.
+    let mut stdio = started();
+    let all: Vec<String> = (0..500).map(|id| request(id, "messages")).collect();
+    stdio.send_bytes(all.join("\n").as_bytes());
+    let (status, answers) = stdio.finish();
+    assert_eq!(status, 0);
+    let mut ids: Vec<u64> = answers
+        .iter()
+        .map(|answer| {
+            assert_ne!(answer["result"]["isError"], true, "{answer}");
+            answer["id"].as_u64().unwrap()
+        })
+        .collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..500).collect::<Vec<u64>>());
+    // One that is longer than a pipe holds, piece by piece; then one that is too long for anybody.
+    let mut stdio = started();
+    let long = request(1, &"x".repeat(200_000));
+    for piece in long.as_bytes().chunks(7_000) {
+        stdio.send_bytes(piece);
+    }
+    stdio.send_bytes(b"\n");
+    let refused = stdio.next();
+    assert_eq!(
+        (&refused["id"], &refused["result"]["isError"]),
+        (&json!(1), &json!(true))
+    );
+    let mut flood = vec![b' '; 70 << 20];
+    flood.push(b'\n');
+    stdio.send_bytes(&flood);
+    assert!(stdio.next()["error"]["message"].is_string());
+    stdio.send_bytes(format!("\n\n{}\n", request(2, "messages")).as_bytes());
+    assert_eq!(stdio.next()["id"], 2);
+    assert_eq!(stdio.finish().0, 0);
+}
+
+#[test]
+fn it_serves_whatever_its_input_and_output_are() {
+    let sandbox = Sandbox::new();
+    let provider = fake::Provider::of(|_| (200, json!({"object": "list", "data": []})));
+    drop(adapter(&sandbox, &provider.address, "a-scoped-token", &[]));
+    let url = format!("http://{}", provider.address);
+    let asked = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": crate::stdio::meta(&json!({}))}});
+    let (asked, answered) = (
+        sandbox.write("asked", format!("{asked}\n")),
+        sandbox.home().join("answered"),
+    );
+    // Files cannot be waited for, and are served all the same.
+    let mut command = sandbox.command();
+    command
+        .args(["pdpp", "mcp", "--provider-url", &url])
+        .stdin(std::fs::File::open(asked).unwrap())
+        .stdout(std::fs::File::create(&answered).unwrap())
+        .stderr(std::process::Stdio::null());
+    let status = crate::stdio::wait(&mut command.spawn().unwrap());
+    assert_eq!(status, 0);
+    let said = std::fs::read_to_string(answered).unwrap();
+    assert!(said.contains("read_record_field"), "{said}");
+}
