@@ -287,7 +287,7 @@ fn one_that_does_not_answer_is_said_not_to() {
         error["message"].as_str().unwrap().contains(&closed),
         "{error}"
     );
-    let silent = Provider::raw(|_, _| std::thread::sleep(Duration::from_secs(60)));
+    let silent = Provider::raw(|_, _| std::thread::sleep(Duration::from_mins(1)));
     let error =
         adapter(&sandbox, &silent.address, TOKEN, &["--timeout", "1"]).refused("schema", json!({}));
     assert_eq!(error["code"], "source_unavailable");
