@@ -77,10 +77,10 @@ const OPENERS: [&str; 3] = [
 fuzz_target!(|data: (u8, &[u8])| {
     let (opener, lines) = data;
     let server = Server::new(Offer {
-        name: "fuzz",
-        title: "Fuzz",
+        name: "fuzz".to_owned(),
+        title: "Fuzz".to_owned(),
         version: "0",
-        icon: "",
+        icon: String::new(),
         instructions: String::new(),
         tools: Arc::new(Toolbox::builder(Face::Rung, Arc::new(Nowhere)).build()),
         resources: Arc::new(Resources(Vec::new())),
@@ -88,7 +88,7 @@ fuzz_target!(|data: (u8, &[u8])| {
         changes: None,
         budget: Budget::default(),
         key: SealKey::new([7; 32]),
-        tasks: Arc::new(Nowhere),
+        tasks: Some(Arc::new(Nowhere)),
     });
     let mut input = OPENERS[usize::from(opener) % OPENERS.len()]
         .as_bytes()
