@@ -91,7 +91,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         };
         let answer = asking.provider.read(&ask).await?;
         let groups = answer.body["groups"].as_array().map_or(0, Vec::len);
-        let text = words(&input, &answer.body);
+        let text = words(&input, &answer.body, !asking.call.rendering.structured);
         let structured = asking.structured(answer.body, None, answer.request_id.as_deref());
         let reply = asking.reply(text, structured, &[]);
         if reply.bytes() <= asking.usual_bytes() {
@@ -111,7 +111,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
 }
 
 /// An aggregation in words.
-fn words(input: &Input, body: &Value) -> String {
+fn words(input: &Input, body: &Value, alone: bool) -> String {
+    // Where there is nothing but words, they say it all.
+    let most = if alone { usize::MAX } else { MAX_GROUPS };
+    let envelope = if alone {
+        ""
+    } else {
+        " canonical envelope in structuredContent.data"
+    };
     let mut text = format!("{}({})", input.metric, input.stream);
     if let Some(field) = &input.field {
         let _ = write!(text, " field={field}");
@@ -135,10 +142,7 @@ fn words(input: &Input, body: &Value) -> String {
     let Some(groups) = data["groups"].as_array() else {
         let value = data.get("value").or(data.get("filtered_record_count"));
         let value = value.map_or_else(|| "null".to_owned(), scalar);
-        let _ = write!(
-            text,
-            " = {value}. canonical envelope in structuredContent.data"
-        );
+        let _ = write!(text, " = {value}.{envelope}");
         return text;
     };
     let _ = write!(text, ": {} group(s)", groups.len());
@@ -146,7 +150,7 @@ fn words(input: &Input, body: &Value) -> String {
         text.push_str(". See structuredContent.data for the canonical envelope.");
         return text;
     }
-    let shown = groups.iter().take(MAX_GROUPS).map(|group| {
+    let shown = groups.iter().take(most).map(|group| {
         let key = match &group["key"] {
             Value::String(key) => quoted(key, KEY_CHARS),
             key => scalar(key),
@@ -155,12 +159,12 @@ fn words(input: &Input, body: &Value) -> String {
         format!("{key}={}", count.map_or_else(|| "null".to_owned(), scalar))
     });
     let _ = write!(text, " [{}]", shown.collect::<Vec<_>>().join(", "));
-    if groups.len() > MAX_GROUPS {
-        let _ = write!(text, " more_groups={};", groups.len() - MAX_GROUPS);
+    if groups.len() > most {
+        let _ = write!(text, " more_groups={};", groups.len() - most);
     }
     if let Some(other) = data["other_count"].as_i64() {
         let _ = write!(text, " other_count={other};");
     }
-    text.push_str(" canonical envelope in structuredContent.data");
+    text.push_str(envelope);
     text
 }

@@ -20,6 +20,7 @@ const MAX_BINARIES: usize = 5;
 const MAX_JSON: usize = 8;
 /// Code points of a preview of JSON.
 const JSON_CHARS: usize = 512;
+const BRIEF_JSON_CHARS: usize = 96;
 
 /// Bytes of a field's name.
 const MAX_NAME_BYTES: usize = 256;
@@ -212,7 +213,13 @@ impl Ladder<'_> {
                             jsons.push(json!({"field_path": name, "preview_status": "truncated"}));
                         }
                     } else if cut || json_bytes(value, Measure::Bare) > LONG_CHARS {
-                        jsons.push(json_field(record, name, &value.to_string(), cut));
+                        jsons.push(json_field(
+                            record,
+                            name,
+                            &value.to_string(),
+                            cut,
+                            cut_to.is_some(),
+                        ));
                     }
                 }
                 _ => {}
@@ -247,12 +254,12 @@ pub(super) fn is_cut(text: &str, most: usize) -> bool {
     super::text::is_longer(text, most.max(SHORT_CHARS))
 }
 
-fn json_field(record: &RecordId, name: &str, json: &str, cut: bool) -> Value {
+fn json_field(record: &RecordId, name: &str, json: &str, cut: bool, brief: bool) -> Value {
     json!({
         "field_path": name, "json_field": true, "text_like": false,
         "preview_status": if cut { "truncated" } else { "complete" },
         "size_chars": json.chars().count(),
-        "preview_text": super::text::cut(json, JSON_CHARS.min(if cut { 96 } else { JSON_CHARS })),
+        "preview_text": super::text::cut(json, if brief { BRIEF_JSON_CHARS } else { JSON_CHARS }),
         "read": {"tool": "fetch", "args": {"id": record.to_string(), "fields": [name]}},
     })
 }

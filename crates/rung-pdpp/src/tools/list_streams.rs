@@ -46,8 +46,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     let rows = answer.body["data"]
         .as_array()
         .map_or(&[][..], Vec::as_slice);
+    // Where there is nothing but words, they say it all.
+    let most = if asking.call.rendering.structured {
+        MAX_STREAMS
+    } else {
+        usize::MAX
+    };
     let mut text = format!("PDPP streams: {} stream(s)", rows.len());
-    for row in rows.iter().take(MAX_STREAMS) {
+    for row in rows.iter().take(most) {
         let _ = write!(text, "\nstream name={}", scalar(&row["name"]));
         for (name, names) in [
             ("connection_id", &["connection_id"][..]),
@@ -62,8 +68,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             let _ = write!(text, " record_count={count}");
         }
     }
-    if rows.len() > MAX_STREAMS {
-        let _ = write!(text, "\nmore_streams={}", rows.len() - MAX_STREAMS);
+    if rows.len() > most {
+        let _ = write!(text, "\nmore_streams={}", rows.len() - most);
     }
     let structured = asking.structured(answer.body, None, answer.request_id.as_deref());
     let reply = asking.reply(text.clone(), structured, &[]);

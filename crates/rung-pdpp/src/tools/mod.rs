@@ -90,6 +90,16 @@ pub struct Options {
     pub key: CursorKey,
 }
 
+impl Options {
+    /// Bytes of a reply whose size nobody chose.
+    fn usual_bytes(&self, call: &Call) -> usize {
+        // What stands around a reply in its message has been taken from the call's budget.
+        let most = call.budget.max_bytes;
+        let around = self.max_message_bytes.saturating_sub(most);
+        self.max_reply_bytes.saturating_sub(around).min(most)
+    }
+}
+
 /// The tools.
 pub struct Tools {
     entries: Vec<Entry>,
@@ -284,7 +294,10 @@ impl ToolSource for Tools {
                 Refusal::Ours(fault) if fault.code() == Code::UnknownTool => {
                     Reply::failed(fault, Face::Rung, call)
                 }
-                _ => refusal.reply(self.providers.url(), call, self.options.max_reply_bytes),
+                _ => {
+                    let usual = self.options.usual_bytes(call);
+                    refusal.reply(self.providers.url(), call, usual)
+                }
             })
         })
     }
@@ -293,13 +306,7 @@ impl ToolSource for Tools {
 impl Asking<'_> {
     /// Bytes of a reply whose size nobody chose.
     fn usual_bytes(&self) -> usize {
-        // What stands around a reply in its message has been taken from the call's budget.
-        let most = self.call.budget.max_bytes;
-        let around = self.options.max_message_bytes.saturating_sub(most);
-        self.options
-            .max_reply_bytes
-            .saturating_sub(around)
-            .min(most)
+        self.options.usual_bytes(self.call)
     }
 
     /// Bytes of a reply whose size was chosen, by number or by asking for one whole thing.

@@ -39,7 +39,10 @@ pub(super) struct Page<'a> {
 }
 
 /// The words for a page, in so many code points, and the parts of fields that they say go on elsewhere.
-pub(super) type Words<'a> = &'a dyn Fn(&Value, &[Value], usize) -> (String, Vec<WindowId>);
+pub(super) type Words<'a> = &'a dyn Fn(&Value, &[Value], usize) -> InWords;
+
+/// The words, the parts of fields that they say go on elsewhere, and whether something is cut that they do not name.
+pub(super) type InWords = (String, Vec<WindowId>, bool);
 
 /// How a page is told.
 #[derive(Clone, Copy)]
@@ -312,6 +315,13 @@ pub(super) fn cut_json(row: &Value, known: Known<'_>, chars: usize) -> Vec<Strin
     Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
+/// The texts of a row that may be cut.
+pub(super) fn long_texts<'v>(row: &'v Value, known: Known<'_>) -> Vec<&'v str> {
+    let longs = Longs::of(std::slice::from_ref(row), known);
+    let texts = longs.texts.into_iter().filter(|long| !long.binary);
+    texts.map(|long| long.text).collect()
+}
+
 /// Records within a relation that was read along.
 fn rows_within(value: &Value) -> Vec<&Value> {
     match value {
@@ -319,6 +329,37 @@ fn rows_within(value: &Value) -> Vec<&Value> {
         Value::Object(members) if members.contains_key("id") => vec![value],
         Value::Object(members) => members.values().flat_map(rows_within).collect(),
         _ => Vec::new(),
+    }
+}
+
+/// Bytes that a value takes once its texts and lists are cut, with what is said of each of them.
+fn shrunk_bytes(value: &Value, chars: usize) -> usize {
+    const LISTED_BYTES: usize = 120;
+    match value {
+        Value::String(text) if is_cut(text, chars) => {
+            json_string_bytes(&preview(text, chars)) + LISTED_BYTES
+        }
+        Value::Object(members) => {
+            let each =
+                |(name, value): (&String, &Value)| name.len() + 4 + shrunk_list(value, chars);
+            2 + members.iter().map(each).sum::<usize>()
+        }
+        value => json_bytes(value, Measure::Bare) + 1,
+    }
+}
+
+/// The same of a field, which is cut as a whole where it is a list or an object.
+fn shrunk_list(value: &Value, chars: usize) -> usize {
+    match value {
+        Value::Array(_) | Value::Object(_) => {
+            let bytes = json_bytes(value, Measure::Bare);
+            if bytes > MOST_JSON_BYTES {
+                MOST_JSON_BYTES + 200
+            } else {
+                bytes
+            }
+        }
+        value => shrunk_bytes(value, chars),
     }
 }
 
@@ -464,7 +505,7 @@ impl Page<'_> {
         } else {
             body_bytes
         };
-        let (text, windows) = words(&self.body, self.list(), MANNERS[0].text_chars);
+        let (text, windows, _) = words(&self.body, self.list(), MANNERS[0].text_chars);
         let mut reply = asking.reply(text, self.structured(Value::Null, ladder), &windows);
         if reply.bytes() - "null".len() + shown_bytes > budget {
             return self.brought_down(words, budget);
@@ -488,9 +529,9 @@ impl Page<'_> {
         }
         // Quotes and breaks take another byte each where the words are sent.
         for share in [5, 4, 3, 2] {
-            let (text, _) = words(&self.body, self.list(), budget * share / 6);
+            let (text, _, lost) = words(&self.body, self.list(), budget * share / 6);
             let reply = self.asking.reply(text, Value::Null, &[]);
-            if reply.bytes() <= budget {
+            if reply.bytes() <= budget && (!lost || rows < 2) {
                 return Ok(reply);
             }
         }
@@ -527,7 +568,7 @@ impl Page<'_> {
                     smallest = smallest.min(least + 1_000);
                     continue;
                 }
-                let (text, windows) = words(&self.body, self.list(), manner.text_chars);
+                let (text, windows, _) = words(&self.body, self.list(), manner.text_chars);
                 let windows = windows.into_iter().take(manner.links).collect::<Vec<_>>();
                 let structured = self.structured(Value::Null, Some(Value::Null));
                 let around = self
@@ -549,7 +590,19 @@ impl Page<'_> {
                         high = middle - 1;
                     }
                 }
-                found = Some((low, ladder(low), text, windows));
+                // What is reckoned is close; what is sent is measured.
+                let whole = |chars: usize, ladder: &Option<Value>| {
+                    around + body_bytes + costs.bytes(chars) + json_bytes(ladder, Measure::Bare)
+                };
+                let mut listed = ladder(low);
+                while whole(low, &listed) > budget && low > manner.least_chars {
+                    low = (low * 3 / 4).max(manner.least_chars);
+                    listed = ladder(low);
+                }
+                if whole(low, &listed) > budget {
+                    continue;
+                }
+                found = Some((low, listed, text, windows));
                 break;
             }
         }
@@ -581,28 +634,24 @@ impl Page<'_> {
     pub(super) fn what_fits(mut self, words: Words<'_>) -> Reply {
         let (manner, budget) = (MANNERS[3], self.asking.usual_bytes());
         self.say_once();
-        let (text, windows) = words(&self.body, self.list(), manner.text_chars);
+        let (text, windows, _) = words(&self.body, self.list(), manner.text_chars);
         let windows: Vec<WindowId> = windows.into_iter().take(manner.links).collect();
-        let cut = self.cut_lists(MOST_JSON_BYTES);
-        let longs = Longs::of(self.list(), self.known);
-        let mut ladder = longs.ladder(
-            self.kind,
+        let structured = self.structured(Value::Null, None);
+        let around = self
+            .asking
+            .reply(text.clone(), structured, &windows)
+            .bytes();
+        let omitted = self.leave_out(
+            budget.saturating_sub(around + OMITTED_BYTES),
             manner.least_chars,
-            self.ladder(),
-            self.count() == 1,
         );
+        // What is left is cut, and what is said of it is said in few words.
+        let longs = Longs::of(self.list(), self.known);
+        let mut ladder = longs.ladder(self.kind, manner.least_chars, self.ladder(), false);
+        let cut = self.cut_lists(MOST_JSON_BYTES);
         tell_lists(&mut ladder, self.kind, cut);
         self.cut(manner.least_chars);
-        let around = |ladder: &Option<Value>| {
-            let structured = self.structured(Value::Null, ladder.clone());
-            self.asking
-                .reply(text.clone(), structured, &windows)
-                .bytes()
-        };
-        let room = budget.saturating_sub(around(&ladder) + OMITTED_BYTES);
-        let over = json_bytes(&self.body, Measure::Bare).saturating_sub(room);
-        if over > 0 {
-            let omitted = self.leave_out(over);
+        if !omitted.is_null() {
             ladder.get_or_insert_with(|| json!({"kind": self.kind}))["omitted"] = omitted;
         }
         let data = std::mem::take(&mut self.body);
@@ -610,47 +659,66 @@ impl Page<'_> {
             .reply(text, self.structured(data, ladder), &windows)
     }
 
-    /// Leaves out so many bytes at least: of one record its largest fields, of several the last ones. What was left out.
-    fn leave_out(&mut self, mut over: usize) -> Value {
+    /// Leaves out what does not fit into so many bytes once it is cut: of one record its largest fields, of several the last
+    /// ones. What was left out.
+    fn leave_out(&mut self, room: usize, chars: usize) -> Value {
+        let known = self.known;
         let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) else {
             return Value::Null;
         };
+        let mut names = Vec::new();
         if rows.len() > 1 {
             let all = rows.len();
-            while over > 0 && rows.len() > 1 {
-                let row = rows.pop().unwrap_or_default();
-                over = over.saturating_sub(json_bytes(&row, Measure::Bare) + 1);
+            let mut taken = 0;
+            let fits = |row: &&Value| {
+                taken += shrunk_bytes(row, chars);
+                taken <= room
+            };
+            let kept = rows.iter().take_while(fits).count().max(1);
+            rows.truncate(kept);
+            if kept == all {
+                return Value::Null;
             }
-            return json!({"records": all - rows.len(), "why": "the provider gave more than it was asked for", "read": "ask for fewer with limit or filter"});
+            return json!({"records": all - kept, "why": "the provider gave more than it was asked for", "read": "ask for fewer with limit or filter"});
         }
-        let Some(data) = rows
-            .first_mut()
-            .and_then(|row| row.get_mut("data")?.as_object_mut())
-        else {
+        let Some(row) = rows.first_mut() else {
             return Value::Null;
         };
-        let mut sizes: Vec<(usize, String)> = data
-            .iter()
-            .map(|(name, value)| {
-                (
-                    json_bytes(value, Measure::Bare) + name.len() + 4,
-                    name.clone(),
-                )
-            })
-            .collect();
-        sizes.sort_unstable_by(|one, other| other.cmp(one));
-        let mut names = Vec::new();
-        for (size, name) in sizes {
-            if over == 0 {
-                break;
+        let id = identity(row, known).map(|id| id.to_string());
+        let mut over = shrunk_bytes(row, chars).saturating_sub(room);
+        let mut drop_from = |members: &mut Map<String, Value>, kept: &[&str]| {
+            let mut sizes: Vec<(usize, String)> = members
+                .iter()
+                .filter(|(name, _)| !kept.contains(&name.as_str()))
+                .map(|(name, value)| (shrunk_bytes(value, chars) + name.len() + 4, name.clone()))
+                .collect();
+            sizes.sort_unstable_by(|one, other| other.cmp(one));
+            for (size, name) in sizes {
+                if over == 0 {
+                    break;
+                }
+                over = over.saturating_sub(size);
+                members.shift_remove(&name);
+                names.push(super::text::cut(&name, 64));
             }
-            over = over.saturating_sub(size);
-            data.shift_remove(&name);
-            names.push(super::text::cut(&name, 64));
+        };
+        if let Some(data) = row.get_mut("data").and_then(Value::as_object_mut) {
+            drop_from(data, &[]);
+        }
+        if let Some(members) = row.as_object_mut() {
+            drop_from(
+                members,
+                &["id", "stream", "connection_id", "emitted_at", "data"],
+            );
+        }
+        if names.is_empty() {
+            return Value::Null;
         }
         let count = names.len();
         names.truncate(OMITTED_NAMES);
-        json!({"field_count": count, "fields": names, "read": {"tool": "query_records", "args": {"fields": "<some of them>"}}})
+        let read =
+            json!({"tool": "read_record_field", "args": {"id": id, "field_path": "<one of them>"}});
+        json!({"field_count": count, "fields": names, "read": read})
     }
 
     /// Cuts lists and objects within the rows to so many bytes. Which fields of which records those were, and how long.

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::ask::Ask;
 use super::filter::{expand_limit_pairs, filter_pairs};
 use super::id::{RecordId, WindowId, check_name};
-use super::ladder::{Known, fields, identity, is_cut};
-use super::page::{Page, TooMany, cut_row};
+use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
+use super::page::{InWords, Page, TooMany, cut_json, cut_row, long_texts};
 use super::refusal::Refusal;
-use super::text::{cut, scalar};
+use super::text::{cut, is_longer, scalar};
 use super::{Asking, Definition, read_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -232,10 +232,10 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    fn words(&self, body: &Value, rows: &[Value], max_chars: usize) -> (String, Vec<WindowId>) {
+    fn words(&self, body: &Value, rows: &[Value], max_chars: usize) -> InWords {
         let mut text = self.heading(body, rows);
         if rows.is_empty() {
-            return (text, Vec::new());
+            return (text, Vec::new(), false);
         }
         // As many records as can be told well; where there is nothing but words, all of them.
         let room = max_chars.saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
@@ -247,16 +247,17 @@ impl Telling<'_> {
             (1..=most).rev().find(well).unwrap_or(1)
         };
         let _ = write!(text, " Showing up to {shown}:");
-        let (mut cut_any, mut windows) = (false, Vec::new());
+        let (mut cut_any, mut lost, mut windows) = (false, false, Vec::new());
         for (at, row) in rows.iter().take(shown).enumerate() {
-            let (line, cut, own) = row_words(at, row, self.known, room / shown);
+            let told = row_words(at, row, self.known, room / shown);
             text.push('\n');
-            text.push_str(&line);
-            cut_any |= cut;
-            windows.extend(own);
+            text.push_str(&told.line);
+            cut_any |= told.cut;
+            lost |= told.lost;
+            windows.extend(told.windows);
         }
         if self.alone {
-            return (text, windows);
+            return (text, windows, lost);
         }
         if cut_any && rows.len() > 1 {
             text.push_str("\nrecord_preview_truncated=true; followup=rerun_limit; machine envelope in structuredContent.data");
@@ -267,7 +268,7 @@ impl Telling<'_> {
                 "\nmore_records={more}; followup=rerun_cursor_or_limit; machine envelope in structuredContent.data"
             );
         }
-        (text, windows)
+        (text, windows, lost)
     }
 
     fn heading(&self, body: &Value, rows: &[Value]) -> String {
@@ -302,13 +303,18 @@ impl Telling<'_> {
     }
 }
 
+/// A record in words.
+struct Told {
+    line: String,
+    /// Whether anything of it is cut.
+    cut: bool,
+    /// Whether something is cut that is not named with how to read on.
+    lost: bool,
+    windows: Vec<WindowId>,
+}
+
 /// A record in words: its fields, and where those that are cut go on.
-fn row_words(
-    at: usize,
-    row: &Value,
-    known: Known<'_>,
-    max_chars: usize,
-) -> (String, bool, Vec<WindowId>) {
+fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told {
     let id = identity(row, known);
     // Whose it is stands in its id, and need not be told again.
     let mut slim = match (&id, row.get("data")) {
@@ -324,86 +330,127 @@ fn row_words(
         _ => row.clone(),
     };
     cut_row(&mut slim, known, usize::MAX, 0);
-    let whole = format!("record[{at}] {slim}");
-    let shown_chars = whole.chars().count();
-    if shown_chars <= max_chars {
-        return (whole, false, Vec::new());
+    let line = |slim: &Value| format!("record[{at}] {slim}");
+    let whole = line(&slim);
+    if !is_longer(&whole, max_chars) {
+        return Told {
+            line: whole,
+            cut: false,
+            lost: false,
+            windows: Vec::new(),
+        };
     }
-    let long: Vec<(&String, &str)> = fields(row)
-        .filter_map(|(name, value)| Some((name, value.as_str()?)))
-        .filter(|(_, text)| is_cut(text, 0) && !super::binary::is_base64(text))
-        .collect();
     let Some(id) = id else {
-        return (cut(&whole, max_chars.max(24)), true, Vec::new());
-    };
-    let Some(longest) = long.iter().max_by_key(|(_, text)| text.len()) else {
-        return in_json(&id, row, &whole, max_chars);
+        return Told {
+            line: cut(&whole, max_chars.max(24)),
+            cut: true,
+            lost: true,
+            windows: Vec::new(),
+        };
     };
     // The way on is told first, and the texts get what is left.
-    let way = |(field, text): (&str, &str), chars: usize, others: &[&str]| {
-        let (size, go_on) = (text.chars().count(), window(&id, field, Some(chars as u64)));
-        let mut way = format!(
-            "continue id={id} field_path={field} chars=0..{chars} of {size} tool=read_record_field offset_chars={chars}"
-        );
-        // The address is among the links as well, and takes as much room as the record.
-        if max_chars >= ADDRESS_CHARS {
-            way.push_str(" uri=");
-            way.push_str(&go_on.uri());
-        }
-        if !others.is_empty() {
-            way.push_str(" more_fields=");
-            way.push_str(&others.join(","));
-        }
-        (way, go_on)
-    };
-    let names: Vec<&str> = long.iter().map(|(name, _)| name.as_str()).collect();
-    let reserved = way((longest.0, longest.1), 1_000, &names).0.chars().count() + 2;
+    let texts = long_texts(row, known);
+    let mut named: Vec<&str> = fields(row)
+        .filter(|(_, value)| is_long(value))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let reserved = way(&id, row, 1_000, &named, max_chars).0.chars().count() + 2;
     let room = max_chars.saturating_sub(reserved).max(24);
-    let texts: usize = long.iter().map(|(_, text)| escaped_chars(text)).sum();
-    let around = shown_chars.saturating_sub(texts);
-    // Each gets an equal share, and all are cut to what the most wordy one has room for.
-    let share = room.saturating_sub(around) / long.len();
-    let fit = long.iter().map(|(_, text)| chars_within(text, share));
-    let low = fit.min().unwrap_or(0);
-    cut_row(&mut slim, known, low, 0);
-    let line = format!("record[{at}] {slim}");
-    // Where the line itself ends early nothing is sure to be there.
-    let shown = if super::text::is_longer(&line, room) {
-        0
+    let mut bare = slim.clone();
+    cut_row(&mut bare, known, 0, 0);
+    let around = line(&bare).chars().count();
+    let share = room.saturating_sub(around) / texts.len().max(1);
+    let shown = texts.iter().map(|text| chars_within(text, share)).min();
+    let mut shown = shown.unwrap_or(0);
+    cut_row(&mut slim, known, shown, 0);
+    let mut told = line(&slim);
+    let lost = is_longer(&told, room);
+    if lost {
+        // Where the line itself ends early nothing is sure to be there, and everything is named.
+        (told, shown) = (cut(&told, room), 0);
+        named = fields(row).map(|(name, _)| name.as_str()).collect();
     } else {
-        low
-    };
-    let line = cut(&line, room);
-    let mut cut_fields = long.iter().filter(|(_, text)| is_cut(text, low));
-    let Some((field, text)) = cut_fields.next() else {
-        return (line, true, Vec::new());
-    };
-    let others: Vec<&str> = cut_fields.map(|(name, _)| name.as_str()).collect();
-    let (way, go_on) = way((field, text), shown, &others);
-    (format!("{line}\n{way}"), true, vec![go_on])
+        let nested = cut_json(row, known, shown);
+        named.retain(|name| {
+            let value = row["data"].get(*name).or_else(|| row.get(*name));
+            let text = value.and_then(Value::as_str);
+            text.map_or_else(
+                || nested.iter().any(|own| own == name),
+                |text| is_cut(text, shown),
+            )
+        });
+    }
+    if named.is_empty() {
+        return Told {
+            line: told,
+            cut: true,
+            lost,
+            windows: Vec::new(),
+        };
+    }
+    let (way, go_on) = way(&id, row, shown, &named, max_chars);
+    Told {
+        line: format!("{told}\n{way}"),
+        cut: true,
+        lost,
+        windows: vec![go_on],
+    }
 }
 
-/// A record that is long by its lists and objects.
-fn in_json(
+/// Whether a field may have to be cut.
+fn is_long(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_cut(text, 0) && !super::binary::is_base64(text),
+        Value::Object(_) | Value::Array(_) => json_bytes(value, Measure::Bare) > SHORT_CHARS,
+        _ => false,
+    }
+}
+
+/// Code points of the names of further fields.
+const NAMES_CHARS: usize = 600;
+
+/// How the first of some fields goes on, and the names of the others.
+fn way(
     id: &RecordId,
     row: &Value,
-    whole: &str,
+    shown: usize,
+    named: &[&str],
     max_chars: usize,
-) -> (String, bool, Vec<WindowId>) {
-    let nested = fields(row).filter(|(_, value)| value.is_object() || value.is_array());
-    let size = |value: &Value| json_bytes(value, Measure::Bare);
-    let Some((field, _)) = nested.max_by_key(|(_, value)| size(value)) else {
-        return (cut(whole, max_chars.max(24)), true, Vec::new());
-    };
-    let way = format!("continue id={id} field_path={field} tool=read_record_field");
-    let room = max_chars.saturating_sub(way.chars().count() + 2).max(24);
-    let go_on = window(id, field, None);
-    (format!("{}\n{way}", cut(whole, room)), true, vec![go_on])
+) -> (String, WindowId) {
+    let field = named.first().copied().unwrap_or_default();
+    let value = row["data"].get(field).or_else(|| row.get(field));
+    let text = value.and_then(Value::as_str);
+    let go_on = window(id, field, text.map(|_| shown as u64));
+    let mut way = format!("continue id={id} field_path={}", plain_name(field));
+    if let Some(text) = text {
+        let size = text.chars().count();
+        let _ = write!(
+            way,
+            " chars=0..{shown} of {size} tool=read_record_field offset_chars={shown}"
+        );
+    } else {
+        way.push_str(" tool=read_record_field");
+    }
+    // The address is among the links as well, and takes as much room as the record.
+    if max_chars >= ADDRESS_CHARS {
+        way.push_str(" uri=");
+        way.push_str(&go_on.uri());
+    }
+    let others: Vec<String> = named.iter().skip(1).map(|name| plain_name(name)).collect();
+    if !others.is_empty() {
+        way.push_str(" more_fields=");
+        way.push_str(&cut(&others.join(","), NAMES_CHARS.min(max_chars / 3)));
+    }
+    (way, go_on)
 }
 
-/// Code points that a text takes in JSON.
-fn escaped_chars(text: &str) -> usize {
-    text.chars().map(escaped).sum()
+/// A name as it is, where nothing in it could be taken for something else.
+fn plain_name(name: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_.-".contains(c);
+    if name.chars().all(plain) {
+        return name.to_owned();
+    }
+    Value::from(name).to_string()
 }
 
 fn escaped(c: char) -> usize {

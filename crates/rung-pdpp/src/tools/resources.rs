@@ -2,7 +2,7 @@
 
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
-use rung_ladder::{Budget, Path, fit, json_string_bytes};
+use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
 use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
 use serde_json::{Value, json};
 
@@ -186,16 +186,29 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         authority: asking.provider.authority(),
     };
     let original = body.clone();
-    for chars in [usize::MAX, 2_048, 512, 96, 24] {
+    for (chars, list_bytes) in [
+        (usize::MAX, usize::MAX),
+        (2_048, usize::MAX),
+        (512, 4_096),
+        (96, 1_024),
+        (24, 256),
+        (16, 64),
+    ] {
         body.clone_from(&original);
+        let lists = cut_lists(&mut body, list_bytes);
         let cut_to = (chars < usize::MAX).then_some(chars);
-        let cut_json = cut_json(&original, known, chars);
-        let told = ladder.record(&id, &original, cut_to, &cut_json);
+        let mut cut = cut_json(&original, known, chars);
+        cut.extend(lists);
+        let told = ladder.record(&id, &original, cut_to, &cut);
         cut_row(&mut body, known, chars, 0);
         if let Some(told) = told {
             body["content_ladder"] = told;
         }
-        let whole = contents(uri, &body);
+        // Set out for people where there is room, and without its spaces where there is not.
+        let mut whole = contents(uri, &body);
+        if bytes(&whole) > asking.usual_bytes() {
+            whole.text = Some(body.to_string());
+        }
         if bytes(&whole) <= asking.usual_bytes() {
             return Ok(vec![whole]);
         }
@@ -204,6 +217,23 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
     Err(Fault::new(Code::ResultTooLarge, why)
         .with_hint("read its fields one by one with fetch(fields)")
         .into())
+}
+
+/// Cuts the lists and objects of a record to so many bytes; gives the names of those that were cut.
+fn cut_lists(body: &mut Value, max_bytes: usize) -> Vec<String> {
+    let mut cut = Vec::new();
+    let data = body.get_mut("data").and_then(Value::as_object_mut);
+    for (name, value) in data.into_iter().flatten() {
+        let list = value.is_array() || value.is_object();
+        if list
+            && json_bytes(value, Measure::Bare) > max_bytes
+            && let Ok(fitted) = fit(value, &Path::root(), &Budget::bytes(max_bytes))
+        {
+            *value = fitted.value;
+            cut.push(name.clone());
+        }
+    }
+    cut
 }
 
 fn bytes(contents: &Contents) -> usize {

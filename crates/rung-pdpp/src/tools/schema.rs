@@ -102,6 +102,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         &data,
         input.stream.is_some(),
         input.connection_id.as_deref(),
+        !asking.call.rendering.structured,
     );
     let room = asking.most_bytes().min(MAX_BYTES.max(asking.usual_bytes()));
     let reply = |data: Value| {
@@ -228,7 +229,13 @@ const MAX_CONNECTIONS: usize = 8;
 const MAX_AGGREGATED: usize = 12;
 
 /// A schema in words.
-fn words(document: &Value, scoped: bool, connection: Option<&str>) -> String {
+fn words(document: &Value, scoped: bool, connection: Option<&str>, alone: bool) -> String {
+    // Where there is nothing but words, they say it all.
+    let (most_streams, most_fields) = if alone {
+        (usize::MAX, usize::MAX)
+    } else {
+        (MAX_STREAMS, MAX_FIELDS)
+    };
     let rows = streams(document);
     let connectors = document["connectors"]
         .as_array()
@@ -256,15 +263,15 @@ fn words(document: &Value, scoped: bool, connection: Option<&str>) -> String {
             scalar(&json!(connection))
         );
     }
-    if rows.len() > MAX_STREAMS {
+    if rows.len() > most_streams {
         index(&mut text, &rows);
     }
-    for (connector, row) in rows.iter().take(MAX_STREAMS) {
+    for (connector, row) in rows.iter().take(most_streams) {
         text.push('\n');
-        stream_words(&mut text, connector, row, scoped);
+        stream_words(&mut text, connector, row, scoped.then_some(most_fields));
     }
-    if rows.len() > MAX_STREAMS {
-        let _ = write!(text, "\nmore_streams={}", rows.len() - MAX_STREAMS);
+    if rows.len() > most_streams {
+        let _ = write!(text, "\nmore_streams={}", rows.len() - most_streams);
     }
     if !scoped {
         text.push_str("\ncall schema(stream, connection_id?) for per-field capability flags before filtering, expanding or aggregating");
@@ -306,7 +313,7 @@ fn key_of(connector: &Value, row: &Value) -> String {
     key.unwrap_or_default().to_owned()
 }
 
-fn stream_words(text: &mut String, connector: &Value, row: &Value, scoped: bool) {
+fn stream_words(text: &mut String, connector: &Value, row: &Value, most_fields: Option<usize>) {
     let _ = write!(text, "stream name={}", scalar(&json!(name_of(row))));
     let key = key_of(connector, row);
     if !key.is_empty() {
@@ -319,14 +326,15 @@ fn stream_words(text: &mut String, connector: &Value, row: &Value, scoped: bool)
     }
     text.push_str(" connections=");
     text.push_str(&connections(connector, row));
-    let Some(fields) = row["field_capabilities"].as_object().filter(|_| scoped) else {
+    let (Some(fields), Some(most_fields)) = (row["field_capabilities"].as_object(), most_fields)
+    else {
         return;
     };
     let mut shown: Vec<String> = Vec::new();
     let mut aggregated: Vec<(String, Vec<String>)> = Vec::new();
     for (name, able) in fields {
         let flags = flags(able);
-        if shown.len() < MAX_FIELDS {
+        if shown.len() < most_fields {
             shown.push(format!("{}[{flags}]", inline(name)));
         }
         let kinds = flags.split(',').find_map(|flag| flag.strip_prefix("a="));
@@ -337,8 +345,8 @@ fn stream_words(text: &mut String, connector: &Value, row: &Value, scoped: bool)
             }
         }
     }
-    if fields.len() > MAX_FIELDS {
-        shown.push(format!("more:{}", fields.len() - MAX_FIELDS));
+    if fields.len() > most_fields {
+        shown.push(format!("more:{}", fields.len() - most_fields));
     }
     let _ = write!(text, " fields={}", shown.join(";"));
     if !aggregated.is_empty() {

@@ -106,6 +106,10 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let mut page = Page::of(asking, &input, answer.body, limit);
         page.request_id = answer.request_id;
         page.shortened = shortened;
+        // A cursor that leads past what is left out here leads nowhere.
+        if shortened && page.left_out > 0 {
+            page.withhold_cursor();
+        }
         match page.reply(asking) {
             Ok(reply) => return Ok(reply),
             Err(fewer) => (limit, shortened) = (fewer.min(limit / 2).max(1), true),
@@ -122,6 +126,8 @@ struct Page {
     body: Value,
     hits: Vec<Hit>,
     has_more: bool,
+    /// Hits that the provider gave beyond what was asked for.
+    left_out: usize,
     request_id: Option<String>,
     shortened: bool,
     /// Whether the words are all that is sent.
@@ -139,11 +145,18 @@ impl Page {
             hits: each
                 .map(|(at, hit)| Hit::of(at, hit, &input.q, provider))
                 .collect(),
+            left_out: listed.len().saturating_sub(limit),
             q: input.q.clone(),
             body,
             request_id: None,
             shortened: false,
             alone: false,
+        }
+    }
+
+    fn withhold_cursor(&mut self) {
+        if let Some(body) = self.body.as_object_mut() {
+            body.shift_remove("next_cursor");
         }
     }
 
@@ -310,7 +323,7 @@ impl Page {
             let _ = write!(text, " next_cursor={cursor}.");
         }
         if self.shortened {
-            text.push_str(" page_shortened=true: more hits than fit one reply; go on with next_cursor or name streams.");
+            text.push_str(" page_shortened=true: more hits than fit one reply; go on with next_cursor, or name streams or a connection_id.");
         }
         if let Some(first) = self.hits.first() {
             let _ = write!(text, " first_fetch_id={}", first.shown_id());

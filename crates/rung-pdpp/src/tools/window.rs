@@ -92,6 +92,10 @@ pub(super) struct Window {
     back: bool,
 }
 
+/// A text stands in a reply twice, for models and for programs. Whoever reads words alone gets as much of it, so that a part is the
+/// same part for everybody.
+const COPIES: usize = 2;
+
 /// No text is longer than this.
 const MAX_OFFSET: u64 = 1 << 53;
 
@@ -387,7 +391,7 @@ impl Window {
         if reply.bytes() <= budget {
             return reply;
         }
-        let copies = 1 + usize::from(asking.call.rendering.structured);
+        let copies = COPIES;
         let own = (json_string_bytes(&self.text) - 2) * copies;
         // Where it ends is told with its own cursor, which the whole may not have had.
         let around = reply.bytes() - own + 700;
@@ -436,14 +440,14 @@ impl Window {
         };
         let beside = told(&self).to_string().len() + around + 900;
         // Cut where the tool's reply is cut, so that both are the same part.
-        let copies = 1 + usize::from(asking.call.rendering.structured);
+        let copies = COPIES;
         let reply = self.made(asking);
         if reply.bytes() > budget {
             let own = (json_string_bytes(&self.text) - 2) * copies;
             let around = reply.bytes() - own + 700;
             self.fit(budget.saturating_sub(around), copies);
         }
-        self.fit(asking.most_bytes().saturating_sub(beside), 1);
+        self.fit(budget.saturating_sub(beside), 1);
         let told = told(&self);
         (self.text, told)
     }
@@ -467,19 +471,26 @@ async fn json_window(
         &record["data"]
     };
     let value = &record["data"][&asked.field];
-    if !value.is_object() && !value.is_array() {
+    if value.is_null() {
         return Err(refusal);
     }
     let text = value.to_string();
     let found = match &asked.selector.q {
         None => None,
         Some(q) => {
-            let at = text.find(q.as_str()).ok_or_else(|| {
+            let fold = |text: &str| -> Vec<char> {
+                let small = |c: char| c.to_lowercase().next().unwrap_or(c);
+                text.chars().map(small).collect()
+            };
+            let (folded, wanted) = (fold(&text), fold(q));
+            let found = folded
+                .windows(wanted.len().max(1))
+                .position(|part| part == wanted.as_slice());
+            let start = found.ok_or_else(|| {
                 let why = format!("{q:?} does not occur in the JSON of the field");
                 Refusal::Ours(Fault::new(Code::QueryNotFound, why))
-            })?;
-            let start = text[..at].chars().count() as u64;
-            Some((start, start + q.chars().count() as u64))
+            })? as u64;
+            Some((start, start + wanted.len() as u64))
         }
     };
     let around = |chars: Option<u64>| chars.unwrap_or(limits::CONTEXT_CHARS);
@@ -488,7 +499,8 @@ async fn json_window(
         Some((start, end)) => {
             let from = start.saturating_sub(around(asked.selector.before_chars));
             let to = end + around(asked.selector.after_chars);
-            (from, (to - from).min(limits::WINDOW_CHARS_MAX))
+            let length = asked.selector.limit_chars.unwrap_or(to - from);
+            (from, length.min(limits::WINDOW_CHARS_MAX))
         }
     };
     let total = text.chars().count() as u64;
