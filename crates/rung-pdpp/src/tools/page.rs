@@ -20,6 +20,8 @@ const MOST_JSON_BYTES: usize = 256;
 /// Names of fields that are said to be left out, and the bytes set aside for them.
 const OMITTED_NAMES: usize = 24;
 const OMITTED_BYTES: usize = 2_000;
+/// How often what is left out is reckoned anew.
+const MAX_RECKONINGS: usize = 4;
 /// Bytes of a record in words alone, at least.
 const WORDS_BYTES: usize = 400;
 /// Levels of records within records.
@@ -641,22 +643,37 @@ impl Page<'_> {
             .asking
             .reply(text.clone(), structured, &windows)
             .bytes();
-        let omitted = self.leave_out(
-            budget.saturating_sub(around + OMITTED_BYTES),
-            manner.least_chars,
-        );
-        // What is left is cut, and what is said of it is said in few words.
+        let mut room = budget.saturating_sub(around + OMITTED_BYTES.min(budget / 4));
+        let whole = std::mem::take(&mut self.body);
+        // What is left out is reckoned, what is sent is measured: once more with less room where it is over.
+        for _ in 0..MAX_RECKONINGS {
+            self.body = whole.clone();
+            let data = self.left_over(room, manner.least_chars);
+            let reply = self.asking.reply(text.clone(), data, &windows);
+            let over = reply.bytes().saturating_sub(budget);
+            if over == 0 {
+                return reply;
+            }
+            room = room.saturating_sub(over + 64);
+        }
+        self.body = whole;
+        let data = self.left_over(0, manner.least_chars);
+        self.asking.reply(text, data, &windows)
+    }
+
+    /// What is left when as much is left out as does not fit: it is cut, and what is said of it is said in few words.
+    fn left_over(&mut self, room: usize, chars: usize) -> Value {
+        let omitted = self.leave_out(room, chars);
         let longs = Longs::of(self.list(), self.known);
-        let mut ladder = longs.ladder(self.kind, manner.least_chars, self.ladder(), false);
+        let mut ladder = longs.ladder(self.kind, chars, self.ladder(), false);
         let cut = self.cut_lists(MOST_JSON_BYTES);
         tell_lists(&mut ladder, self.kind, cut);
-        self.cut(manner.least_chars);
+        self.cut(chars);
         if !omitted.is_null() {
             ladder.get_or_insert_with(|| json!({"kind": self.kind}))["omitted"] = omitted;
         }
         let data = std::mem::take(&mut self.body);
-        self.asking
-            .reply(text, self.structured(data, ladder), &windows)
+        self.structured(data, ladder)
     }
 
     /// Leaves out what does not fit into so many bytes once it is cut: of one record its largest fields, of several the last
