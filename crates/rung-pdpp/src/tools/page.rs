@@ -20,6 +20,8 @@ const MOST_JSON_BYTES: usize = 256;
 /// Names of fields that are said to be left out, and the bytes set aside for them.
 const OMITTED_NAMES: usize = 24;
 const OMITTED_BYTES: usize = 2_000;
+/// One name for so many bytes of the budget.
+const OMITTED_SHARE: usize = 400;
 /// How often what is left out is reckoned anew.
 const MAX_RECKONINGS: usize = 4;
 /// Bytes of a record in words alone, at least.
@@ -636,7 +638,8 @@ impl Page<'_> {
     pub(super) fn what_fits(mut self, words: Words<'_>) -> Reply {
         let (manner, budget) = (MANNERS[3], self.asking.usual_bytes());
         self.say_once();
-        let (text, windows, _) = words(&self.body, self.list(), manner.text_chars);
+        let text_chars = manner.text_chars.min(budget / 8);
+        let (text, windows, _) = words(&self.body, self.list(), text_chars);
         let windows: Vec<WindowId> = windows.into_iter().take(manner.links).collect();
         let structured = self.structured(Value::Null, None);
         let around = self
@@ -680,6 +683,7 @@ impl Page<'_> {
     /// ones. What was left out.
     fn leave_out(&mut self, room: usize, chars: usize) -> Value {
         let known = self.known;
+        let most_names = OMITTED_NAMES.min(self.asking.usual_bytes() / OMITTED_SHARE);
         let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) else {
             return Value::Null;
         };
@@ -732,7 +736,7 @@ impl Page<'_> {
             return Value::Null;
         }
         let count = names.len();
-        names.truncate(OMITTED_NAMES);
+        names.truncate(most_names);
         let read =
             json!({"tool": "read_record_field", "args": {"id": id, "field_path": "<one of them>"}});
         json!({"field_count": count, "fields": names, "read": read})
