@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Asking;
 use super::binary::is_base64;
 use super::id::{RecordId, WindowId};
-use super::ladder::{Known, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
+use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
 
 /// Code points of a preview, at most.
 const MOST_CHARS: usize = 1_024;
@@ -319,6 +319,16 @@ pub(super) fn cut_json(row: &Value, known: Known<'_>, chars: usize) -> Vec<Strin
     Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
+/// Whether a row has nothing but short values: nothing to be listed, and no bytes that must not be shown.
+fn is_plain(row: &Value) -> bool {
+    let short = |value: &Value| match value {
+        Value::String(text) => text.len() <= LONG_CHARS && !is_base64(text),
+        Value::Array(_) | Value::Object(_) => false,
+        _ => true,
+    };
+    row.get("expanded").is_none() && super::ladder::fields(row).all(|(_, value)| short(value))
+}
+
 /// The texts of a row that may be cut.
 pub(super) fn long_texts<'v>(row: &'v Value, known: Known<'_>) -> Vec<&'v str> {
     let longs = Longs::of(std::slice::from_ref(row), known);
@@ -497,12 +507,14 @@ impl Page<'_> {
             return self.in_words(words, budget);
         }
         let body_bytes = json_bytes(&self.body, Measure::Bare);
-        let longs = Longs::of(self.list(), self.known);
-        let binary = longs.has_binary();
-        // Bytes are never shown, whatever there is room for.
-        if !binary && body_bytes > budget {
+        let plain = self.list().iter().all(is_plain);
+        if plain && body_bytes > budget {
             return self.brought_down(words, budget);
         }
+        // There is nothing to say of texts that are short.
+        let rows = if plain { &[] } else { self.list() };
+        let longs = Longs::of(rows, self.known);
+        let binary = longs.has_binary();
         let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
         let shown_bytes = if binary {
             (body_bytes + Costs::of(&longs.texts).bytes(usize::MAX)).saturating_sub(longs.bytes())

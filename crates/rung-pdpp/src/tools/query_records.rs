@@ -356,9 +356,9 @@ fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told
         .collect();
     let reserved = way(&id, row, 1_000, &named, max_chars).0.chars().count() + 2;
     let room = max_chars.saturating_sub(reserved).max(24);
-    let mut bare = slim.clone();
-    cut_row(&mut bare, known, 0, 0);
-    let around = line(&bare).chars().count();
+    // Where a text is cut to nothing the mark that it was cut is left.
+    let taken: usize = texts.iter().map(|text| escaped_chars(text) - 1).sum();
+    let around = whole.chars().count().saturating_sub(taken);
     let share = room.saturating_sub(around) / texts.len().max(1);
     let shown = texts.iter().map(|text| chars_within(text, share)).min();
     let mut shown = shown.unwrap_or(0);
@@ -451,6 +451,11 @@ fn plain_name(name: &str) -> String {
         return name.to_owned();
     }
     Value::from(name).to_string()
+}
+
+/// Code points that a text takes in JSON.
+fn escaped_chars(text: &str) -> usize {
+    text.chars().map(escaped).sum()
 }
 
 fn escaped(c: char) -> usize {

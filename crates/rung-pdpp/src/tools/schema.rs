@@ -110,15 +110,21 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         asking.reply(text.clone(), structured, &[])
     };
     let around = reply(Value::Null).bytes();
-    let fits = |data: &Value| around + json_bytes(data, Measure::Bare) <= room;
-    if reply(Value::Null).bytes() > room {
-        let why = format!("the schema has more than the {room} bytes of a reply");
-        return Err(Refusal::new(Code::ResultTooLarge, why));
-    }
-    if asking.call.rendering.structured && !fits(&data) && !full {
+    let structured = asking.call.rendering.structured;
+    let fits = |data: &Value| {
+        let data = if structured {
+            json_bytes(data, Measure::Bare)
+        } else {
+            0
+        };
+        around + data <= room
+    };
+    let mut fit = fits(&data);
+    if !fit && !full {
         without_fields(&mut data);
+        fit = fits(&data);
     }
-    if asking.call.rendering.structured && !fits(&data) {
+    if !fit {
         let why = format!("the schema has more than the {room} bytes of a reply");
         return Err(Refusal::Ours(
             Fault::new(Code::ResultTooLarge, why).with_hint(
