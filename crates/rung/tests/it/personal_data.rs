@@ -723,13 +723,11 @@ fn what_was_shown_is_written_down() {
         serde_json::from_str(&data.sandbox.ok(&["pdpp", "disclosures", "--json"])).unwrap();
     let told = told.as_array().unwrap();
     assert_eq!(told.len(), 2, "{told:?}");
+    // Two of one millisecond have no order.
+    let page = told.iter().find(|one| one["stream"] == "messages").unwrap();
     assert_eq!(
-        (
-            told[1]["records"].as_i64(),
-            told[1]["stream"].as_str(),
-            told[1]["client"].as_str()
-        ),
-        (Some(3), Some("messages"), Some("agent"))
+        (page["records"].as_i64(), page["client"].as_str()),
+        (Some(3), Some("agent"))
     );
     assert!(told[0]["digest"].as_str().unwrap().starts_with("sha256:"));
 }
