@@ -103,7 +103,7 @@ pub fn digest(text: &str) -> String {
 }
 
 /// The digest of bytes as answers have it.
-pub(crate) fn digest_bytes(bytes: &[u8]) -> String {
+pub fn digest_bytes(bytes: &[u8]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 

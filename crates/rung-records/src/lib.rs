@@ -42,7 +42,7 @@ pub use blobs::{Blob, BlobUpload};
 pub use changes::{Changes, ChangesQuery};
 pub use connections::ConnectionChange;
 pub use disclosure::{Disclosure, Journal};
-pub use document::digest;
+pub use document::{digest, digest_bytes};
 pub use erase::Erased;
 pub use error::{Candidate, Error, Result, candidates_json};
 pub use filter::Filter;

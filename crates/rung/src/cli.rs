@@ -330,6 +330,9 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PdppCommand {
+    /// Serves an agent, on standard input and output, what a provider gave us.
+    #[command(version)]
+    Mcp(AdapterArgs),
     #[command(flatten)]
     Theirs(TheirsCommand),
     #[command(flatten)]
@@ -373,9 +376,6 @@ pub(crate) enum TheirsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Serves an agent, on standard input and output, what a provider gave us.
-    #[command(version)]
-    Mcp(AdapterArgs),
     /// Gives back what a provider gave us, and forgets it.
     Revoke {
         /// The provider.

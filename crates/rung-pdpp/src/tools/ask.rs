@@ -1,6 +1,6 @@
 //! What is asked of a provider: a path part by part and parameters one by one, so that no value becomes another part.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A request to read something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,17 +73,16 @@ impl Ask {
     }
 }
 
+/// What needs no writing out in a part of an address.
+const PLAIN: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
 /// A text as one part of an address.
 pub(super) fn encoded(part: &str) -> String {
-    let mut out = String::with_capacity(part.len());
-    for byte in part.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _never_fails = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    utf8_percent_encode(part, &PLAIN).to_string()
 }
 
 #[cfg(test)]

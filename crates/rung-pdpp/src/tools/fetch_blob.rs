@@ -1,6 +1,7 @@
 //! `fetch_blob`: bytes that a record refers to, as far as they may go into an answer.
 
 use data_encoding::BASE64;
+use rung_records::digest_bytes;
 use rung_tool::{Block, Contents, Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -55,11 +56,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         Content::Json(value) => ("application/json".to_owned(), value.to_string().into()),
     };
     let place = ask.target();
-    let digest = {
-        use sha2::{Digest as _, Sha256};
-        let digest = Sha256::digest(&bytes);
-        format!("sha256:{}", data_encoding::HEXLOWER.encode(&digest))
-    };
+    let digest = digest_bytes(&bytes);
     let told = json!({
         "object": "blob", "blob_id": blob, "mime_type": kind, "size_bytes": bytes.len(), "digest": digest,
         "fetch_url": place,

@@ -312,19 +312,8 @@ fn read_handle<T: serde::de::DeserializeOwned>(handle: &str) -> Result<T, Fault>
 
 /// What was written for an address.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        if first == b'%' {
-            let digits = std::str::from_utf8(behind.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &behind[2..];
-        } else {
-            bytes.push(first);
-            rest = behind;
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let text = percent_encoding::percent_decode_str(text).decode_utf8();
+    text.ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What is said of fields that are long, cut or no text: which they are, how long, and how to read on.
 
 use rung_ladder::{Binding, CursorKey, Measure, Path, Place, Position, json_bytes, limits};
+use rung_records::digest;
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::binary;
 use super::id::RecordId;
@@ -76,12 +76,6 @@ pub(super) fn is_safe(name: &str) -> bool {
         && !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
         && !name.contains(['/', '\\'])
-}
-
-/// The digest of a field, as providers of ours give it.
-pub(super) fn digest(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    format!("sha256:{}", data_encoding::HEXLOWER.encode(&digest))
 }
 
 /// How long a text is, in a word.

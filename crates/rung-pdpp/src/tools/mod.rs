@@ -19,6 +19,7 @@ pub mod fuzzing;
 mod hit;
 mod id;
 mod ladder;
+mod list;
 mod list_streams;
 mod own;
 mod package;

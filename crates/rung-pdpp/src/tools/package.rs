@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::ask::Ask;
+use super::list::take_hits;
 use super::own::{Own, Reader};
 use super::provider::Said;
 use super::refusal::Refusal;
@@ -332,8 +333,8 @@ impl Package {
             .collect();
         let (bodies, warnings) = self.sorted(self.of_all(asks).await)?;
         let mut rows = Vec::new();
-        for (at, body) in bodies {
-            for mut row in hits(body).into_iter().filter(Value::is_object) {
+        for (at, mut body) in bodies {
+            for mut row in take_hits(&mut body).into_iter().filter(Value::is_object) {
                 row["source"] = self.children[at].tag(row["connection_id"].as_str());
                 rows.push(row);
             }
@@ -398,7 +399,7 @@ impl Package {
         for (at, mut body) in bodies {
             has_more |= body["has_more"] == true;
             recall.push(body["meta"]["recall"].take());
-            each.push((at, hits(body).into_iter()));
+            each.push((at, take_hits(&mut body).into_iter()));
         }
         let mut all = Vec::new();
         let mut seen = HashSet::new();
@@ -475,27 +476,6 @@ fn merged_recall(each: &[Value]) -> Value {
         "sources_searched_count": sum("sources_searched_count"),
         "truncated_source_count": sum("truncated_source_count"),
     })
-}
-
-/// Where a list has its rows.
-const ROWS: [&str; 5] = ["/results", "/hits", "/data", "/data/results", "/data/data"];
-
-/// The rows of a list, wherever it has them.
-fn hits(mut body: Value) -> Vec<Value> {
-    for place in ROWS {
-        if let Some(Value::Array(rows)) = body.pointer_mut(place) {
-            return std::mem::take(rows);
-        }
-    }
-    Vec::new()
-}
-
-/// The same, left where they are.
-pub(super) fn rows_of(body: &Value) -> &[Value] {
-    let rows = ROWS
-        .iter()
-        .find_map(|place| body.pointer(place)?.as_array());
-    rows.map_or(&[], Vec::as_slice)
 }
 
 fn unavailable(children: &[&Child]) -> Vec<Value> {

@@ -12,6 +12,7 @@ use super::ask::Ask;
 use super::filter::{expand_limit_pairs, filter_pairs};
 use super::id::{RecordId, WindowId, check_name};
 use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
+use super::list::{cursor, records_at, told};
 use super::page::{InWords, Page, TooMany, cut_json, cut_row, long_texts};
 use super::refusal::Refusal;
 use super::text::{cut, is_longer, scalar};
@@ -111,7 +112,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let answer = asking.provider.read(&ask).await?;
         let page = Page {
             asking,
-            rows: rows_at(&answer.body),
+            rows: records_at(&answer.body),
             body: answer.body,
             known,
             request_id: answer.request_id,
@@ -184,31 +185,6 @@ async fn check_expand(
         expand.join(", ")
     );
     Err(Refusal::new(Code::InvalidExpand, why))
-}
-
-/// Where a body has its rows.
-fn rows_at(body: &Value) -> &'static str {
-    let places = ["/records", "/data", "/data/records"];
-    let found = places
-        .into_iter()
-        .find(|place| body.pointer(place).is_some_and(Value::is_array));
-    found.unwrap_or("/data")
-}
-
-/// A member of a body, or of what is told beside it.
-pub(super) fn told<'b>(body: &'b Value, name: &str) -> Option<&'b Value> {
-    let places = [body, &body["meta"], &body["data"]];
-    let found = places.into_iter().find_map(|place| place.get(name));
-    found.filter(|value| !value.is_null())
-}
-
-/// A cursor as it is passed back: some providers have numbers for them.
-pub(super) fn cursor(value: &Value) -> Option<String> {
-    match value {
-        Value::String(_) => Some(value.to_string()),
-        Value::Number(number) => Some(format!("\"{number}\"")),
-        _ => None,
-    }
 }
 
 /// Set aside for the last line.

@@ -11,7 +11,7 @@ use super::ask::Ask;
 use super::filter::filter_pairs;
 use super::hit::{BRIEF_CHARS, Excerpt, Hit, around};
 use super::id::{WindowId, check_name};
-use super::query_records::{cursor, told};
+use super::list::{cursor, hits, take_hits, told};
 use super::refusal::Refusal;
 use super::text::{cut, first_text, inline, quoted, scalar};
 use super::{Asking, Definition, read_input, window};
@@ -136,7 +136,7 @@ struct Page {
 
 impl Page {
     fn of(asking: &Asking<'_>, input: &Input, body: Value, limit: usize) -> Self {
-        let listed = super::package::rows_of(&body);
+        let listed = hits(&body);
         let provider = asking.provider.url();
         let each = listed.iter().take(limit).enumerate();
         Self {
@@ -203,7 +203,7 @@ impl Page {
             }
         }
         // Each hit is told once.
-        hits_taken(&mut self.body);
+        take_hits(&mut self.body);
         if let Some(body) = self.body.as_object_mut() {
             body.shift_remove("links");
         }
@@ -499,18 +499,5 @@ impl Page {
             }
         }
         text.push_str("; do not treat this page as exhaustive.");
-    }
-}
-
-/// Leaves the envelope without its hits.
-fn hits_taken(body: &mut Value) {
-    for place in ["/results", "/hits", "/data", "/data/results", "/data/data"] {
-        if body.pointer(place).is_some_and(Value::is_array) {
-            let (parent, name) = place.rsplit_once('/').unwrap_or(("", place));
-            if let Some(parent) = body.pointer_mut(parent).and_then(Value::as_object_mut) {
-                parent.shift_remove(name);
-            }
-            return;
-        }
     }
 }

@@ -2,12 +2,13 @@
 
 use rung_fault::{Code, Fault};
 use rung_ladder::{Binding, Place, Unread, head, json_char_bytes, json_string_bytes, limits};
+use rung_records::digest;
 use rung_tool::Reply;
 use serde_json::{Value, json};
 
 use super::Asking;
-use super::id::{RecordId, Selector, WindowId, check_name};
-use super::ladder::Ladder;
+use super::id::{Selector, WindowId, check_name};
+use super::ladder::{Ladder, is_safe};
 use super::refusal::Refusal;
 
 pub(super) fn selector_fault(why: &str) -> Fault {
@@ -58,11 +59,7 @@ fn check(asked: &WindowId) -> Result<(), Fault> {
             "limit_chars, before_chars or after_chars is out of range",
         ));
     }
-    if asked.field.is_empty()
-        || asked.field == "."
-        || asked.field.contains(['/', '\\', '\0'])
-        || asked.field.contains("..")
-    {
+    if !is_safe(&asked.field) {
         return Err(Fault::new(
             Code::InvalidArguments,
             "field_path contains invalid characters",
@@ -73,8 +70,8 @@ fn check(asked: &WindowId) -> Result<(), Fault> {
 
 /// A part of a field.
 pub(super) struct Window {
-    record: RecordId,
-    field: String,
+    /// Which part was asked for, of the record that it turned out to be.
+    own: WindowId,
     mime_type: Option<String>,
     size: Option<u64>,
     digest: Option<String>,
@@ -82,8 +79,6 @@ pub(super) struct Window {
     start: u64,
     limit: u64,
     matched: Option<(String, u64, u64)>,
-    /// Which part was asked for, of the record that it turned out to be.
-    own: WindowId,
     /// Whether the provider said that there is more, where it does not say how much there is.
     has_more: Option<bool>,
     /// Whether whoever asked said how long it is to be.
@@ -105,11 +100,6 @@ pub(super) fn is_sized(selector: &Selector) -> bool {
     more(selector.limit_chars, limits::WINDOW_CHARS)
         || more(selector.before_chars, limits::CONTEXT_CHARS)
         || more(selector.after_chars, limits::CONTEXT_CHARS)
-}
-
-/// How long it is that the provider has it, where it says nothing of what it is.
-fn revision(size: Option<u64>) -> String {
-    size.map_or_else(String::new, |size| format!("size:{size}"))
 }
 
 impl Window {
@@ -186,19 +176,16 @@ impl Window {
             return Err(Refusal::new(Code::SourceFailed, why));
         }
         if let Some(Opened::Sealed(unread)) = &opened {
-            let binding = window.binding(asking);
-            let checked = unread.check(
-                &asking.options.key,
-                &Binding {
-                    digest: &window.revision(),
-                    ..binding.view()
-                },
-            );
-            checked.map_err(|_| {
-                let why = format!(
-                    "field {:?} of {} has changed since this cursor was given",
-                    window.field, window.record
-                );
+            let WindowId { record, field, .. } = &window.own;
+            let binding = Binding {
+                subject: &record.to_string(),
+                field,
+                digest: &window.revision(),
+                grant: asking.provider.authority(),
+            };
+            unread.check(&asking.options.key, &binding).map_err(|_| {
+                let why =
+                    format!("field {field:?} of {record} has changed since this cursor was given");
                 Fault::new(Code::StaleCursor, why)
                     .with_hint("read the field from its beginning again, without a cursor")
             })?;
@@ -206,7 +193,7 @@ impl Window {
         Ok(window)
     }
 
-    fn of(asked: WindowId, body: &Value, limit: u64) -> Result<Self, Refusal> {
+    fn of(mut own: WindowId, body: &Value, limit: u64) -> Result<Self, Refusal> {
         let told = if body["window"].is_object() {
             body
         } else {
@@ -229,7 +216,7 @@ impl Window {
         let matched = match (
             window["match_start_chars"].as_u64(),
             window["match_end_chars"].as_u64(),
-            &asked.selector.q,
+            &own.selector.q,
         ) {
             (Some(start), Some(end), Some(q)) => Some((q.clone(), start, end)),
             _ => None,
@@ -237,26 +224,18 @@ impl Window {
         if start > MAX_OFFSET {
             return Err(odd("start_chars that can be"));
         }
-        let mut record = asked.record.clone();
-        let connection = told["connection_id"].as_str();
-        if record.connection.is_none()
-            && let Some(connection) =
-                connection.filter(|id| check_name("connection_id", id).is_ok())
+        if own.record.connection.is_none()
+            && let Some(connection) = told["connection_id"].as_str()
+            && check_name("connection_id", connection).is_ok()
         {
-            record.connection = Some(connection.to_owned());
+            own.record.connection = Some(connection.to_owned());
         }
         let limit = window["limit_chars"].as_u64().unwrap_or(limit);
         let limit = limit.clamp(1, limits::WINDOW_CHARS_MAX);
         Ok(Self {
-            own: WindowId {
-                record: record.clone(),
-                field: asked.field.clone(),
-                selector: asked.selector.clone(),
-            },
             has_more: window["has_more"].as_bool(),
-            sized: is_sized(&asked.selector),
-            record,
-            field: asked.field,
+            sized: is_sized(&own.selector),
+            own,
             mime_type: told["field"]["mime_type"]
                 .as_str()
                 .map(|kind| head(kind, 100).to_owned()),
@@ -272,16 +251,10 @@ impl Window {
         })
     }
 
+    /// What it is that the provider has, or where it does not say that, how long it is.
     fn revision(&self) -> String {
-        self.digest.clone().unwrap_or_else(|| revision(self.size))
-    }
-
-    fn binding(&self, asking: &Asking<'_>) -> Bound {
-        Bound {
-            subject: self.record.to_string(),
-            field: self.field.clone(),
-            grant: asking.provider.authority().to_owned(),
-        }
+        let size = || self.size.map(|size| format!("size:{size}"));
+        self.digest.clone().or_else(size).unwrap_or_default()
     }
 
     fn end(&self) -> u64 {
@@ -309,15 +282,15 @@ impl Window {
         let revision = self.revision();
         let cursor = |at: (u64, bool)| {
             let limit = self.limit.max(1);
-            ladder.cursor(&self.record, &self.field, &revision, at, limit)
+            ladder.cursor(&self.own.record, &self.own.field, &revision, at, limit)
         };
         let next = (!self.is_last()).then(|| cursor((self.end(), false)));
         let previous = (self.start > 0).then(|| cursor((self.start, true)));
         let uri = |cursor: &Option<String>| {
             cursor.as_ref().map(|cursor| {
                 WindowId {
-                    record: self.record.clone(),
-                    field: self.field.clone(),
+                    record: self.own.record.clone(),
+                    field: self.own.field.clone(),
                     selector: Selector {
                         cursor: Some(cursor.clone()),
                         ..Selector::default()
@@ -326,7 +299,7 @@ impl Window {
                 .uri()
             })
         };
-        let mut field = json!({"path": self.field});
+        let mut field = json!({"path": self.own.field});
         if let Some(kind) = &self.mime_type {
             field["mime_type"] = json!(kind);
         }
@@ -339,10 +312,10 @@ impl Window {
         }
         json!({
             "record": {
-                "id": self.record.to_string(),
-                "connection_id": self.record.connection.as_deref().unwrap_or_default(),
-                "stream": self.record.stream,
-                "record_id": self.record.record,
+                "id": self.own.record.to_string(),
+                "connection_id": self.own.record.connection.as_deref().unwrap_or_default(),
+                "stream": self.own.record.stream,
+                "record_id": self.own.record.record,
             },
             "field": field,
             "window": {
@@ -409,13 +382,13 @@ impl Window {
     fn words(&self, structured: &Value) -> String {
         let window = &structured["window"];
         let header = json!({
-            "id": structured["record"]["id"], "field_path": self.field,
+            "id": structured["record"]["id"], "field_path": self.own.field,
             "start_chars": self.start, "end_chars": self.end(), "size_chars": self.size,
             "complete": window["complete"], "next_cursor": window["next_cursor"], "previous_cursor": window["previous_cursor"],
         });
         let mut text = header.to_string();
         if let Some(cursor) = window["next_cursor"].as_str() {
-            let args = json!({"id": structured["record"]["id"], "field_path": self.field, "cursor": cursor});
+            let args = json!({"id": structured["record"]["id"], "field_path": self.own.field, "cursor": cursor});
             text.push_str("\nnext read_record_field args=");
             text.push_str(&args.to_string());
         }
@@ -510,30 +483,12 @@ async fn json_window(
     let part: String = text.chars().skip(skip).take(take).collect();
     Ok(json!({
         "connection_id": record["connection_id"],
-        "field": {"mime_type": "application/json", "digest": super::ladder::digest(&text)},
+        "field": {"mime_type": "application/json", "digest": digest(&text)},
         "window": {
             "text": part, "start_chars": start, "limit_chars": limit, "total_chars": total,
             "match_start_chars": found.map(|(start, _)| start), "match_end_chars": found.map(|(_, end)| end),
         },
     }))
-}
-
-/// What a cursor of a window is bound to.
-struct Bound {
-    subject: String,
-    field: String,
-    grant: String,
-}
-
-impl Bound {
-    fn view(&self) -> Binding<'_> {
-        Binding {
-            subject: &self.subject,
-            field: &self.field,
-            digest: "",
-            grant: &self.grant,
-        }
-    }
 }
 
 enum Opened {

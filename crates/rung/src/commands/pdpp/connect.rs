@@ -39,7 +39,6 @@ pub(super) fn run(command: TheirsCommand) -> Result {
             provider_url,
             cache,
         } => give_back(&Cache::at(cache.cache_root), &provider_url),
-        TheirsCommand::Mcp(_) => unreachable!("it is served, not asked"),
     }
 }
 

@@ -15,7 +15,7 @@ use rung_fault::{Code, Fault};
 use rung_records::{Bearer, Records};
 use serde_json::json;
 
-use crate::cli::{OwnCommand, PdppCommand, TheirsCommand};
+use crate::cli::{OwnCommand, PdppCommand};
 use crate::exit::{Result, output};
 use crate::offer::now_ms;
 use crate::settings::{Settings, visible};
@@ -25,7 +25,7 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 pub(super) fn run(command: PdppCommand, settings: impl FnOnce() -> Result<Settings>) -> Result {
     match command {
-        PdppCommand::Theirs(TheirsCommand::Mcp(args)) => mcp::run(&args, settings),
+        PdppCommand::Mcp(args) => mcp::run(&args, settings),
         // What is somebody else's needs nothing of ours.
         PdppCommand::Theirs(command) => connect::run(command),
         PdppCommand::Own(command) => own(command, &settings()?),
