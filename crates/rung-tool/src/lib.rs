@@ -30,7 +30,7 @@ pub use names::{Names, Plain};
 pub use peer::{Answers, Ask, Level, Nobody, Peer, Progress, Question, cannot};
 pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, Role};
 pub use relay::{Given, LongResult};
-pub use reply::{Answer, Block, Keep, Link, Rendering, Reply};
+pub use reply::{Answer, Block, Keep, Link, Rendering, Reply, written};
 pub use resource::{Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard};
 pub use schema::Schema;
 pub use source::{Call, Pending, Sources, ToolSource, unknown_tool};

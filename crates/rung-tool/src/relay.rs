@@ -12,7 +12,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::reply::{Block, Keep, Link, READ_TOOL, Reply, TEXT_BYTES, blocks, cut, kept, too_small};
+use crate::reply::{
+    Block, Keep, Link, READ_TOOL, Reply, TEXT_BYTES, blocks, cut, kept, too_small, written,
+};
 use crate::source::Call;
 
 /// A result as another server gave it.
@@ -122,7 +124,7 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
     // Before anything is measured: that it failed takes room, too.
     let mut reply = Reply {
         is_error: preview.is_error,
-        structured_content: call.rendering.structured.then(|| json!({})),
+        structured_content: call.rendering.structured.then(|| written(&json!({}))),
         ..Reply::of_blocks(blocks(String::new(), &[link], call.rendering))
     };
     let read = call.names.show(READ_TOOL);
@@ -155,7 +157,7 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
                 .ok_or_else(too_small)?;
             value
         };
-        reply.structured_content = Some(structured);
+        reply.structured_content = Some(written(&structured));
     }
     let path = preview.path.as_deref().unwrap_or("content[0].text");
     let note = format!(

@@ -12,7 +12,7 @@ use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Cut, Handle, Measure, Path, fit, head, json_bytes, json_string_bytes};
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::names::Names;
@@ -54,7 +54,7 @@ impl<T: Serialize> Answer<T> {
     pub fn reply_bytes(&self, rendering: Rendering) -> usize {
         let around = Reply {
             content: blocks(String::new(), &self.links, rendering),
-            structured_content: rendering.structured.then(|| json!({})),
+            structured_content: rendering.structured.then(|| written(&json!({}))),
             is_error: false,
             fault: None,
             relayed: None,
@@ -142,8 +142,8 @@ pub enum Block {
 pub struct Reply {
     /// What every client reads.
     pub content: Vec<Block>,
-    /// What programs read.
-    pub structured_content: Option<Value>,
+    /// What programs read, written once: whoever measures it or sends it does not write it again.
+    pub structured_content: Option<Box<RawValue>>,
     /// Whether the call failed.
     pub is_error: bool,
     /// Why, for whoever called within this process.
@@ -167,6 +167,11 @@ impl Serialize for Reply {
         }
         reply.end()
     }
+}
+
+/// Something as JSON, for a reply.
+pub fn written(value: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(value).expect("what a tool gives is JSON")
 }
 
 /// Keeps what was too large for a reply.
@@ -227,7 +232,7 @@ impl Reply {
         };
         let mut reply = Self {
             content: vec![Block::Text { text }],
-            structured_content: call.rendering.structured.then_some(body),
+            structured_content: call.rendering.structured.then(|| written(&body)),
             is_error: true,
             fault: Some(fault.clone()),
             relayed: None,
@@ -306,7 +311,7 @@ fn whole(answer: Answer<Value>, rendering: Rendering) -> Reply {
     let text = answer.text.unwrap_or_else(|| answer.data.to_string());
     Reply {
         content: blocks(text, &answer.links, rendering),
-        structured_content: rendering.structured.then_some(answer.data),
+        structured_content: rendering.structured.then(|| written(&answer.data)),
         is_error: false,
         fault: None,
         relayed: None,
@@ -341,7 +346,7 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
     }
     let mut reply = Reply {
         content: blocks(String::new(), &links, call.rendering),
-        structured_content: call.rendering.structured.then(|| json!({})),
+        structured_content: call.rendering.structured.then(|| written(&json!({}))),
         is_error: false,
         fault: None,
         relayed: None,
@@ -362,9 +367,8 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
             max_bytes: room - text_room,
             ..call.budget
         };
-        reply.structured_content = Some(
-            cut(&answer.data, &Path::root(), handle, &budget, call.names).ok_or_else(too_small)?,
-        );
+        let shown = cut(&answer.data, &Path::root(), handle, &budget, call.names);
+        reply.structured_content = Some(written(&shown.ok_or_else(too_small)?));
     }
     let text = cut_text(answer, handle, text_room, call).ok_or_else(too_small)?;
     reply.content[0] = Block::Text { text };

@@ -124,7 +124,9 @@ fn a_result_too_long_to_be_held_is_kept_and_shown_by_its_beginning() {
     assert_eq!(kept(&shelf).unwrap(), text);
     assert!(serde_json::to_vec(&reply).unwrap().len() <= 5_000);
     assert!(reply.is_error && reply.text().contains("yyy"));
-    assert_eq!(reply.structured_content.unwrap()["meta"]["truncated"], true);
+    let structured = reply.structured_content.unwrap();
+    let structured: Value = serde_json::from_str(structured.get()).unwrap();
+    assert_eq!(structured["meta"]["truncated"], true);
 }
 
 #[test]

@@ -92,8 +92,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let answer = asking.provider.read(&ask).await?;
         let groups = answer.body["groups"].as_array().map_or(0, Vec::len);
         let text = words(&input, &answer.body, !asking.call.rendering.structured);
-        let structured = asking.structured(answer.body, None, answer.request_id.as_deref());
-        let reply = asking.reply(text, structured, &[]);
+        let structured = asking.structured(&answer.body, None, answer.request_id.as_deref());
+        let reply = asking.reply(text, &structured, &[]);
         if reply.bytes() <= asking.usual_bytes() {
             return Ok(reply);
         }

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use super::filter::expand_limit_pairs;
 use super::id::{RecordId, WindowId, check_name};
 use super::ladder::{Known, Ladder, Shown};
-use super::page::{cut_row, cut_within, preview};
+use super::page::preview;
 use super::refusal::Refusal;
-use super::text::{cut, first_text};
+use super::short::{ShortFields, ShortRow, ShortWithin};
+use super::text::{cut, first_text, json_text};
 use super::{Asking, Definition, read_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -27,6 +28,8 @@ pub(super) const DEFINITION: Definition = Definition {
 
 /// Code points of a record that has no text of its own.
 const JSON_CHARS: usize = 1_024;
+/// Code points of a text within the record as the provider has it.
+const DATA_CHARS: usize = 1_024;
 /// What the numbers in a continuation may grow by when the text is longer.
 const NUMBERS_BYTES: usize = 64;
 /// Members that are a document's text, the best first.
@@ -179,15 +182,14 @@ impl Document {
 
     /// The record in JSON, where it has no text of its own.
     fn as_json(&self, max_chars: usize) -> (String, bool) {
-        let mut data = match &self.record["data"] {
-            Value::Object(_) => json!({"id": "x", "stream": "x", "data": self.record["data"]}),
-            _ => self.record.clone(),
-        };
-        cut_row(&mut data, Known::default(), usize::MAX, 0);
-        let data = if self.record["data"].is_object() {
-            data["data"].take()
-        } else {
-            data
+        let chars = usize::MAX;
+        let data = match &self.record["data"] {
+            Value::Object(data) => json!(ShortFields { data, chars }),
+            _ => json!(ShortRow {
+                row: &self.record,
+                known: Known::default(),
+                chars
+            }),
         };
         let json = if self.projected {
             data.to_string()
@@ -325,33 +327,34 @@ impl Document {
         if let Some(expanded) = self.record.get("expanded").filter(|one| !one.is_null()) {
             document["expanded"] = within(expanded, asking.usual_bytes() / 4);
         }
-        let words = document.to_string();
+        let words = json_text(&document);
         let mut structured = document;
         if asking.options.fetch_data {
-            let mut data = self.record.clone();
-            cut_row(
-                &mut data,
-                Known {
-                    stream: Some(&self.id.stream),
-                    connection: None,
-                },
-                1_024,
-                0,
-            );
-            structured["data"] = data;
+            let known = Known {
+                stream: Some(&self.id.stream),
+                connection: None,
+            };
+            structured["data"] = json!(ShortRow {
+                row: &self.record,
+                known,
+                chars: DATA_CHARS
+            });
         }
         if let Some(ladder) = ladder {
             structured["content_ladder"] = ladder;
         }
-        asking.reply(words, structured, links)
+        asking.reply(words, &structured, links)
     }
 }
 
 /// What was read along, its texts cut so that it takes no more than `room`; each of its records has an id to read on with.
 fn within(expanded: &Value, room: usize) -> Value {
     for chars in [usize::MAX, 512, 128, 24] {
-        let mut shown = expanded.clone();
-        cut_within(&mut shown, chars, 0);
+        let shown = json!(ShortWithin {
+            value: expanded,
+            chars,
+            depth: 0
+        });
         if json_bytes(&shown, Measure::Bare) <= room {
             return shown;
         }

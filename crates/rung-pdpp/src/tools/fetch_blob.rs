@@ -76,7 +76,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
                 format!("{text}; too large for a reply: it is at fetch_url, for this very bearer")
             }
         };
-        let mut reply = asking.reply(text, structured, &[]);
+        let mut reply = asking.reply(text, &structured, &[]);
         if let Some(resource) = inlined {
             reply.content.push(Block::Resource { resource });
         }

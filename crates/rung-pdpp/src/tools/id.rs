@@ -60,25 +60,31 @@ impl RecordId {
         stream: String,
         record: String,
     ) -> Result<Self, Fault> {
-        if let Some(connection) = &connection {
-            check_name("connection_id", connection)?;
-        }
-        check_name("stream", &stream)?;
-        // A key may well be an address: it is written so that its slashes lead nowhere.
-        if record.is_empty() {
-            return Err(Fault::new(Code::InvalidArguments, "record_id is required"));
-        }
-        if record.contains('\\') || !is_harmless(&record) || record.len() > MAX_KEY_BYTES {
-            return Err(Fault::new(
-                Code::InvalidArguments,
-                "record_id contains invalid characters",
-            ));
-        }
+        Self::check(connection.as_deref(), &stream, &record)?;
         Ok(Self {
             connection,
             stream,
             record,
         })
+    }
+
+    /// Whether a record can be known by these names.
+    pub(super) fn check(connection: Option<&str>, stream: &str, record: &str) -> Result<(), Fault> {
+        if let Some(connection) = connection {
+            check_name("connection_id", connection)?;
+        }
+        check_name("stream", stream)?;
+        // A key may well be an address: it is written so that its slashes lead nowhere.
+        if record.is_empty() {
+            return Err(Fault::new(Code::InvalidArguments, "record_id is required"));
+        }
+        if record.contains('\\') || !is_harmless(record) || record.len() > MAX_KEY_BYTES {
+            return Err(Fault::new(
+                Code::InvalidArguments,
+                "record_id contains invalid characters",
+            ));
+        }
+        Ok(())
     }
 
     /// Reads any of the forms of an id.

@@ -48,10 +48,7 @@ pub(super) struct Known<'a> {
 
 /// Which record a row is. Without a name that leads back to it there is nothing to read on with.
 pub(super) fn identity(row: &Value, known: Known<'_>) -> Option<RecordId> {
-    let text = |names: &[&str]| super::text::first_text(row, names);
-    let record = text(&["id", "record_id", "record_key", "key"])?;
-    let stream = text(&["stream"]).or(known.stream)?;
-    let connection = text(&["connection_id", "connector_instance_id"]).or(known.connection);
+    let (connection, stream, record) = names(row, known)?;
     RecordId::new(
         connection.map(str::to_owned),
         stream.to_owned(),
@@ -60,14 +57,33 @@ pub(super) fn identity(row: &Value, known: Known<'_>) -> Option<RecordId> {
     .ok()
 }
 
+/// Whether a row leads back to itself.
+pub(super) fn has_identity(row: &Value, known: Known<'_>) -> bool {
+    names(row, known).is_some_and(|(connection, stream, record)| {
+        RecordId::check(connection, stream, record).is_ok()
+    })
+}
+
+/// The connection, the stream and the key of a row.
+fn names<'a>(row: &'a Value, known: Known<'a>) -> Option<(Option<&'a str>, &'a str, &'a str)> {
+    let text = |names: &[&str]| super::text::first_text(row, names);
+    let record = text(&["id", "record_id", "record_key", "key"])?;
+    let stream = text(&["stream"]).or(known.stream)?;
+    let connection = text(&["connection_id", "connector_instance_id"]).or(known.connection);
+    Some((connection, stream, record))
+}
+
 /// The fields of a row.
 pub(super) fn fields(row: &Value) -> impl Iterator<Item = (&String, &Value)> {
     let enveloped = row.get("data").and_then(Value::as_object);
     let bare = row.as_object().filter(|_| enveloped.is_none());
-    let no_field =
-        move |name: &str| (enveloped.is_none() && NO_FIELDS.contains(&name)) || !is_safe(name);
     let members = enveloped.or(bare).into_iter().flatten();
-    members.filter(move |(name, _)| !no_field(name))
+    members.filter(move |(name, _)| is_field(name, enveloped.is_some()))
+}
+
+/// Whether a member of a row is a field of it: of its envelope's data, or among what says whose it is.
+pub(super) fn is_field(name: &str, enveloped: bool) -> bool {
+    (enveloped || !NO_FIELDS.contains(&name)) && is_safe(name)
 }
 
 /// Whether a name can stand in a line of words, and be asked for.

@@ -72,13 +72,13 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let _ = write!(text, "\nmore_streams={}", rows.len() - most);
     }
     let count = rows.len();
-    let structured = asking.structured(answer.body, None, answer.request_id.as_deref());
-    let reply = asking.reply(text.clone(), structured, &[]);
+    let structured = asking.structured(&answer.body, None, answer.request_id.as_deref());
+    let reply = asking.reply(text.clone(), &structured, &[]);
     if reply.bytes() <= asking.usual_bytes() {
         return Ok(reply);
     }
     // The words say it all but for what is over their limit.
     let data = json!({"object": "list", "stream_count": count, "see": "schema"});
     let structured = asking.structured(data, None, None);
-    Ok(asking.reply(text, structured, &[]))
+    Ok(asking.reply(text, &structured, &[]))
 }

@@ -32,6 +32,7 @@ mod remote;
 mod resources;
 mod schema;
 mod search;
+mod short;
 mod text;
 mod window;
 
@@ -43,10 +44,12 @@ use rung_fault::{Code, Detail, Face, Fault};
 use rung_ladder::CursorKey;
 use rung_tool::{
     Block, Call, Card, Hints, Link, Pending, Reply, Schema, TaskUse, ToolSource, arguments,
-    unknown_tool,
+    unknown_tool, written,
 };
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::connect::Cache;
 use crate::service::Service;
@@ -315,22 +318,19 @@ impl Asking<'_> {
         self.call.budget.max_bytes
     }
 
-    /// What programs are told: what the provider said, and of which provider and request that is. What is given is moved, not
-    /// written anew.
-    fn structured(
-        &self,
-        data: Value,
+    /// What programs are told: what the provider said, and of which provider and request that is.
+    fn structured<'s, D>(
+        &'s self,
+        data: D,
         further: impl IntoIterator<Item = (&'static str, Value)>,
-        request_id: Option<&str>,
-    ) -> Value {
-        let mut told = Map::new();
-        told.insert("data".to_owned(), data);
-        for (name, value) in further {
-            told.insert(name.to_owned(), value);
+        request_id: Option<&'s str>,
+    ) -> Structured<'s, D> {
+        Structured {
+            data,
+            further: further.into_iter().collect(),
+            provider_url: self.provider.url(),
+            request_id,
         }
-        told.insert("provider_url".to_owned(), self.provider.url().into());
-        told.insert("request_id".to_owned(), request_id.into());
-        Value::Object(told)
     }
 
     /// The last check: whatever a provider has put into names that are never cut, a reply is bounded.
@@ -353,7 +353,7 @@ impl Asking<'_> {
     }
 
     /// The reply, in the forms that the caller reads.
-    fn reply(&self, text: String, structured: Value, links: &[WindowId]) -> Reply {
+    fn reply(&self, text: String, structured: &impl Serialize, links: &[WindowId]) -> Reply {
         let mut content = vec![Block::Text { text }];
         if self.options.links && self.call.rendering.links {
             content.extend(links.iter().take(MAX_LINKS).map(|window| {
@@ -365,8 +365,42 @@ impl Asking<'_> {
             }));
         }
         let mut reply = Reply::of_blocks(content);
-        reply.structured_content = self.call.rendering.structured.then_some(structured);
+        let structured = self.call.rendering.structured.then(|| written(structured));
+        reply.structured_content = structured;
         reply
+    }
+}
+
+/// What programs are told.
+struct Structured<'a, D> {
+    data: D,
+    further: Vec<(&'static str, Value)>,
+    provider_url: &'a str,
+    request_id: Option<&'a str>,
+}
+
+impl<'a, D> Structured<'a, D> {
+    /// The same of other data.
+    fn with<E>(self, data: E) -> Structured<'a, E> {
+        Structured {
+            data,
+            further: self.further,
+            provider_url: self.provider_url,
+            request_id: self.request_id,
+        }
+    }
+}
+
+impl<D: Serialize> Serialize for Structured<'_, D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut told = serializer.serialize_map(None)?;
+        told.serialize_entry("data", &self.data)?;
+        for (name, value) in &self.further {
+            told.serialize_entry(name, value)?;
+        }
+        told.serialize_entry("provider_url", self.provider_url)?;
+        told.serialize_entry("request_id", &self.request_id)?;
+        told.end()
     }
 }
 

@@ -8,10 +8,11 @@ use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_char_bytes, json_
 use rung_tool::Reply;
 use serde_json::{Map, Value, json};
 
-use super::Asking;
 use super::binary::is_base64;
 use super::id::{RecordId, WindowId};
 use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
+use super::short::{MAX_DEPTH, ShortBody};
+use super::{Asking, Structured};
 
 /// Code points of a preview, at most.
 const MOST_CHARS: usize = 1_024;
@@ -26,8 +27,6 @@ const OMITTED_SHARE: usize = 400;
 const MAX_RECKONINGS: usize = 4;
 /// Bytes of a record in words alone, at least.
 const WORDS_BYTES: usize = 400;
-/// Levels of records within records.
-const MAX_DEPTH: usize = 4;
 
 /// A page before it is brought within its budget.
 pub(super) struct Page<'a> {
@@ -103,47 +102,59 @@ struct Cost {
     /// Whole, or as what stands for bytes.
     whole: usize,
     chars: usize,
-    /// Up to each of its first code points.
-    up_to: Vec<usize>,
+    /// Where among the first code points are those that take more than a byte, and what all of them up to there take beyond it.
+    wide: Vec<(usize, usize)>,
+}
+
+impl Cost {
+    fn of(long: &Long<'_>) -> Self {
+        if long.binary {
+            return Self {
+                whole: json_string_bytes(&preview(long.text, usize::MAX)) - 2,
+                chars: 0,
+                wide: Vec::new(),
+            };
+        }
+        let whole = json_string_bytes(long.text) - 2;
+        let mut wide = Vec::new();
+        // Where all of it takes as many bytes as it has, only what is no ASCII can be wide.
+        if whole > long.text.len() || !long.text.is_ascii() {
+            let mut beyond = 0;
+            for (at, c) in long.text.chars().take(MOST_CHARS).enumerate() {
+                let bytes = json_char_bytes(c);
+                if bytes > 1 {
+                    beyond += bytes - 1;
+                    wide.push((at, beyond));
+                }
+            }
+        }
+        Self {
+            whole,
+            chars: long.text.chars().count(),
+            wide,
+        }
+    }
+
+    /// Cut to so many code points.
+    fn bytes(&self, chars: usize) -> usize {
+        if self.chars <= chars.max(SHORT_CHARS) {
+            return self.whole;
+        }
+        let chars = chars.min(MOST_CHARS);
+        let within = self.wide.partition_point(|(at, _)| *at < chars);
+        let beyond = within.checked_sub(1).map_or(0, |last| self.wide[last].1);
+        chars + beyond + "…".len()
+    }
 }
 
 impl Costs {
     fn of(texts: &[Long<'_>]) -> Self {
-        let cost = |long: &Long<'_>| {
-            if long.binary {
-                return Cost {
-                    whole: json_string_bytes(&preview(long.text, usize::MAX)) - 2,
-                    chars: 0,
-                    up_to: Vec::new(),
-                };
-            }
-            let mut up_to = Vec::with_capacity(MOST_CHARS.min(long.text.len()) + 1);
-            let mut taken = 0;
-            up_to.push(taken);
-            for c in long.text.chars().take(MOST_CHARS) {
-                taken += json_char_bytes(c);
-                up_to.push(taken);
-            }
-            Cost {
-                whole: json_string_bytes(long.text) - 2,
-                chars: long.text.chars().count(),
-                up_to,
-            }
-        };
-        Self(texts.iter().map(cost).collect())
+        Self(texts.iter().map(Cost::of).collect())
     }
 
     /// Of all texts, cut to so many code points.
     fn bytes(&self, chars: usize) -> usize {
-        let each = self.0.iter().map(|cost| {
-            if cost.chars > chars.max(SHORT_CHARS) {
-                let shown = cost.up_to.get(chars).or(cost.up_to.last());
-                shown.copied().unwrap_or(0) + "…".len()
-            } else {
-                cost.whole
-            }
-        });
-        each.sum()
+        self.0.iter().map(|cost| cost.bytes(chars)).sum()
     }
 }
 
@@ -420,67 +431,6 @@ pub(super) fn preview(text: &str, chars: usize) -> std::borrow::Cow<'_, str> {
     text.into()
 }
 
-/// Puts previews in the texts' places.
-fn cut_rows(rows: &mut [Value], known: Known<'_>, chars: usize) {
-    for row in rows {
-        cut_row(row, known, chars, 0);
-    }
-}
-
-pub(super) fn cut_row(row: &mut Value, known: Known<'_>, chars: usize, depth: usize) {
-    if identity(row, known).is_none() {
-        return;
-    }
-    let names: Vec<String> = super::ladder::fields(row)
-        .map(|(name, _)| name.clone())
-        .collect();
-    let enveloped = row.get("data").is_some_and(Value::is_object);
-    if let Some(members) = if enveloped {
-        row.get_mut("data")
-    } else {
-        Some(&mut *row)
-    } {
-        for name in names {
-            cut_texts(&mut members[&name], chars);
-        }
-    }
-    if let Some(expanded) = row.get_mut("expanded").filter(|_| depth < MAX_DEPTH) {
-        cut_within(expanded, chars, depth + 1);
-    }
-}
-
-pub(super) fn cut_within(value: &mut Value, chars: usize, depth: usize) {
-    match value {
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| cut_within(item, chars, depth)),
-        Value::Object(members) if members.contains_key("id") => {
-            cut_row(value, Known::default(), chars, depth);
-        }
-        Value::Object(members) => {
-            for member in members.values_mut() {
-                cut_within(member, chars, depth);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn cut_texts(value: &mut Value, chars: usize) {
-    match value {
-        Value::String(text) if is_cut(text, 0) => {
-            if let std::borrow::Cow::Owned(preview) = preview(text, chars) {
-                *text = preview;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| cut_texts(item, chars)),
-        Value::Object(members) => members
-            .values_mut()
-            .for_each(|member| cut_texts(member, chars)),
-        _ => {}
-    }
-}
-
 impl Page<'_> {
     fn ladder(&self) -> Ladder<'_> {
         Ladder {
@@ -494,45 +444,54 @@ impl Page<'_> {
         rows.map_or(&[], Vec::as_slice)
     }
 
-    fn structured(&self, data: Value, ladder: Option<Value>) -> Value {
+    fn structured<D>(&self, data: D, ladder: Option<Value>) -> Structured<'_, D> {
         let further = ladder.map(|ladder| ("content_ladder", ladder));
         self.asking
             .structured(data, further, self.request_id.as_deref())
     }
 
+    /// What the provider said, with texts cut to so many code points.
+    fn short(&self, chars: usize) -> ShortBody<'_> {
+        ShortBody {
+            body: &self.body,
+            rows: self.rows,
+            known: self.known,
+            chars,
+        }
+    }
+
     /// The reply, or how many records fewer would fit.
-    pub(super) fn reply(mut self, words: Words<'_>) -> Result<Reply, TooMany> {
+    pub(super) fn reply(self, words: Words<'_>) -> Result<Reply, TooMany> {
         let (asking, budget) = (self.asking, self.asking.usual_bytes());
         if !asking.call.rendering.structured {
             return self.in_words(words, budget);
         }
         let body_bytes = json_bytes(&self.body, Measure::Bare);
         let plain = self.list().iter().all(is_plain);
-        if plain && body_bytes > budget {
-            return self.brought_down(words, budget);
-        }
         // There is nothing to say of texts that are short.
         let rows = if plain { &[] } else { self.list() };
         let longs = Longs::of(rows, self.known);
         let binary = longs.has_binary();
-        let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
         let shown_bytes = if binary {
             (body_bytes + Costs::of(&longs.texts).bytes(usize::MAX)).saturating_sub(longs.bytes())
         } else {
             body_bytes
         };
+        if shown_bytes > budget {
+            return self.brought_down(words, budget);
+        }
+        let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
         let (text, windows, _) = words(&self.body, self.list(), MANNERS[0].text_chars);
-        let mut reply = asking.reply(text, self.structured(Value::Null, ladder), &windows);
+        let around = self.structured(Value::Null, ladder);
+        let reply = asking.reply(text.clone(), &around, &windows);
         if reply.bytes() - "null".len() + shown_bytes > budget {
             return self.brought_down(words, budget);
         }
-        if binary {
-            self.cut(usize::MAX);
-        }
-        if let Some(structured) = &mut reply.structured_content {
-            structured["data"] = self.body;
-        }
-        Ok(reply)
+        Ok(if binary {
+            asking.reply(text, &around.with(self.short(usize::MAX)), &windows)
+        } else {
+            asking.reply(text, &around.with(&self.body), &windows)
+        })
     }
 
     /// For whoever reads words alone: every record is told, so that the cursor leads on from what was told.
@@ -546,7 +505,7 @@ impl Page<'_> {
         // Quotes and breaks take another byte each where the words are sent.
         for share in [5, 4, 3, 2] {
             let (text, _, lost) = words(&self.body, self.list(), budget * share / 6);
-            let reply = self.asking.reply(text, Value::Null, &[]);
+            let reply = self.asking.reply(text, &Value::Null, &[]);
             if reply.bytes() <= budget && (!lost || rows < 2) {
                 return Ok(reply);
             }
@@ -589,7 +548,7 @@ impl Page<'_> {
                 let structured = self.structured(Value::Null, Some(Value::Null));
                 let around = self
                     .asking
-                    .reply(text.clone(), structured, &windows)
+                    .reply(text.clone(), &structured, &windows)
                     .bytes();
                 smallest = smallest.min(least + around);
                 if least + around > budget {
@@ -623,11 +582,8 @@ impl Page<'_> {
             }
         }
         if let Some((chars, ladder, text, windows)) = found {
-            self.cut(chars);
-            let data = std::mem::take(&mut self.body);
-            return Ok(self
-                .asking
-                .reply(text, self.structured(data, ladder), &windows));
+            let structured = self.structured(self.short(chars), ladder);
+            return Ok(self.asking.reply(text, &structured, &windows));
         }
         if rows > 1 {
             // What is left of the budget, for records of the size that these have.
@@ -656,15 +612,16 @@ impl Page<'_> {
         let structured = self.structured(Value::Null, None);
         let around = self
             .asking
-            .reply(text.clone(), structured, &windows)
+            .reply(text.clone(), &structured, &windows)
             .bytes();
         let mut room = budget.saturating_sub(around + OMITTED_BYTES.min(budget / 4));
         let whole = std::mem::take(&mut self.body);
         // What is left out is reckoned, what is sent is measured: once more with less room where it is over.
         for _ in 0..MAX_RECKONINGS {
             self.body = whole.clone();
-            let data = self.left_over(room, manner.least_chars);
-            let reply = self.asking.reply(text.clone(), data, &windows);
+            let ladder = self.left_over(room, manner.least_chars);
+            let structured = self.structured(self.short(manner.least_chars), ladder);
+            let reply = self.asking.reply(text.clone(), &structured, &windows);
             let over = reply.bytes().saturating_sub(budget);
             if over == 0 {
                 return reply;
@@ -672,23 +629,22 @@ impl Page<'_> {
             room = room.saturating_sub(over + 64);
         }
         self.body = whole;
-        let data = self.left_over(0, manner.least_chars);
-        self.asking.reply(text, data, &windows)
+        let ladder = self.left_over(0, manner.least_chars);
+        let structured = self.structured(self.short(manner.least_chars), ladder);
+        self.asking.reply(text, &structured, &windows)
     }
 
-    /// What is left when as much is left out as does not fit: it is cut, and what is said of it is said in few words.
-    fn left_over(&mut self, room: usize, chars: usize) -> Value {
+    /// Leaves out as much as does not fit, and cuts lists and objects. What is said of that, and of the texts that are cut.
+    fn left_over(&mut self, room: usize, chars: usize) -> Option<Value> {
         let omitted = self.leave_out(room, chars);
         let longs = Longs::of(self.list(), self.known);
         let mut ladder = longs.ladder(self.kind, chars, self.ladder(), false);
         let cut = self.cut_lists(MOST_JSON_BYTES);
         tell_lists(&mut ladder, self.kind, cut);
-        self.cut(chars);
         if !omitted.is_null() {
             ladder.get_or_insert_with(|| json!({"kind": self.kind}))["omitted"] = omitted;
         }
-        let data = std::mem::take(&mut self.body);
-        self.structured(data, ladder)
+        ladder
     }
 
     /// Leaves out what does not fit into so many bytes once it is cut: of one record its largest fields, of several the last
@@ -783,13 +739,6 @@ impl Page<'_> {
             }
         }
         cut
-    }
-
-    fn cut(&mut self, chars: usize) {
-        let known = self.known;
-        if let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) {
-            cut_rows(rows, known, chars);
-        }
     }
 
     /// Says once what every row says again: by which other name its source is known, and what it is called.

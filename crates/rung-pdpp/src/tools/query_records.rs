@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use rung_fault::Code;
 use rung_ladder::{Measure, json_bytes};
 use rung_tool::{Pending, Reply};
-use serde::Deserialize;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
@@ -13,9 +14,10 @@ use super::filter::{expand_limit_pairs, filter_pairs};
 use super::id::{RecordId, WindowId, check_name};
 use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
 use super::list::{cursor, records_at, told};
-use super::page::{InWords, Page, TooMany, cut_json, cut_row, long_texts};
+use super::page::{InWords, Page, TooMany, cut_json, long_texts};
 use super::refusal::Refusal;
-use super::text::{cut, is_longer, scalar};
+use super::short::{ShortFields, ShortRow, ShortWithin};
+use super::text::{cut, is_longer, json_text, scalar};
 use super::{Asking, Definition, read_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -289,57 +291,80 @@ struct Told {
     windows: Vec<WindowId>,
 }
 
+/// A record in words alone: whose it is stands in its id, and is not told again.
+#[derive(Clone, Copy)]
+struct Slim<'a> {
+    id: Option<&'a str>,
+    short: ShortRow<'a>,
+}
+
+impl Serialize for Slim<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ShortRow { row, chars, .. } = self.short;
+        let data = row.get("data").and_then(Value::as_object);
+        let (Some(id), Some(data)) = (self.id, data) else {
+            return self.short.serialize(serializer);
+        };
+        let mut told = serializer.serialize_map(None)?;
+        told.serialize_entry("id", id)?;
+        told.serialize_entry("data", &ShortFields { data, chars })?;
+        if let Some(value) = row.get("expanded") {
+            let depth = 1;
+            told.serialize_entry(
+                "expanded",
+                &ShortWithin {
+                    value,
+                    chars,
+                    depth,
+                },
+            )?;
+        }
+        told.end()
+    }
+}
+
 /// A record in words: its fields, and where those that are cut go on.
 fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told {
     let id = identity(row, known);
-    // Whose it is stands in its id, and need not be told again.
-    let mut slim = match (&id, row.get("data")) {
-        (Some(id), Some(data)) if data.is_object() => {
-            let mut slim = Map::new();
-            slim.insert("id".to_owned(), id.to_string().into());
-            slim.insert("data".to_owned(), data.clone());
-            if let Some(expanded) = row.get("expanded") {
-                slim.insert("expanded".to_owned(), expanded.clone());
-            }
-            Value::Object(slim)
-        }
-        _ => row.clone(),
+    let shown_id = id.as_ref().map(ToString::to_string);
+    let line = |chars: usize| {
+        let short = ShortRow { row, known, chars };
+        let id = shown_id.as_deref();
+        format!("record[{at}] {}", json_text(&Slim { id, short }))
     };
-    cut_row(&mut slim, known, usize::MAX, 0);
-    let line = |slim: &Value| format!("record[{at}] {slim}");
-    let whole = line(&slim);
-    if !is_longer(&whole, max_chars) {
+    let Some(id) = &id else {
+        let whole = line(usize::MAX);
+        let cut_any = is_longer(&whole, max_chars);
         return Told {
-            line: whole,
+            line: cut(&whole, max_chars.max(24)),
+            cut: cut_any,
+            lost: cut_any,
+            windows: Vec::new(),
+        };
+    };
+    // Where a text is cut to nothing the mark that it was cut is left.
+    let texts = long_texts(row, known);
+    let around = line(0).chars().count();
+    let room = max_chars.saturating_sub(around);
+    if escaped_within(&texts, room + texts.len()) {
+        return Told {
+            line: line(usize::MAX),
             cut: false,
             lost: false,
             windows: Vec::new(),
         };
     }
-    let Some(id) = id else {
-        return Told {
-            line: cut(&whole, max_chars.max(24)),
-            cut: true,
-            lost: true,
-            windows: Vec::new(),
-        };
-    };
     // The way on is told first, and the texts get what is left.
-    let texts = long_texts(row, known);
     let mut named: Vec<&str> = fields(row)
         .filter(|(_, value)| is_long(value))
         .map(|(name, _)| name.as_str())
         .collect();
-    let reserved = way(&id, row, 1_000, &named, max_chars).0.chars().count() + 2;
+    let reserved = way(id, row, 1_000, &named, max_chars).0.chars().count() + 2;
     let room = max_chars.saturating_sub(reserved).max(24);
-    // Where a text is cut to nothing the mark that it was cut is left.
-    let taken: usize = texts.iter().map(|text| escaped_chars(text) - 1).sum();
-    let around = whole.chars().count().saturating_sub(taken);
     let share = room.saturating_sub(around) / texts.len().max(1);
     let shown = texts.iter().map(|text| chars_within(text, share)).min();
     let mut shown = shown.unwrap_or(0);
-    cut_row(&mut slim, known, shown, 0);
-    let mut told = line(&slim);
+    let mut told = line(shown);
     let lost = is_longer(&told, room);
     if lost {
         // Where the line itself ends early nothing is sure to be there, and everything is named.
@@ -364,7 +389,7 @@ fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told
             windows: Vec::new(),
         };
     }
-    let (way, go_on) = way(&id, row, shown, &named, max_chars);
+    let (way, go_on) = way(id, row, shown, &named, max_chars);
     Told {
         line: format!("{told}\n{way}"),
         cut: true,
@@ -429,9 +454,15 @@ fn plain_name(name: &str) -> String {
     Value::from(name).to_string()
 }
 
-/// Code points that a text takes in JSON.
-fn escaped_chars(text: &str) -> usize {
-    text.chars().map(escaped).sum()
+/// Whether some texts take no more than so many code points in JSON together, found out without reading them all.
+fn escaped_within(texts: &[&str], room: usize) -> bool {
+    let mut left = room;
+    let mut chars = texts.iter().flat_map(|text| text.chars());
+    chars.all(|c| {
+        let fits = left.checked_sub(escaped(c));
+        left = fits.unwrap_or(0);
+        fits.is_some()
+    })
 }
 
 fn escaped(c: char) -> usize {

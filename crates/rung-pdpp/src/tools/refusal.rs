@@ -2,7 +2,7 @@
 
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Path, fit};
-use rung_tool::{Block, Call, Reply};
+use rung_tool::{Block, Call, Reply, written};
 use serde_json::{Map, Value, json};
 
 use super::provider::{Content, Said};
@@ -124,7 +124,7 @@ impl Refusal {
         let made = |body: Value| {
             let text = format!("{:#}", body["error"]);
             let mut reply = Reply::of_blocks(vec![Block::Text { text }]);
-            reply.structured_content = call.rendering.structured.then_some(body);
+            reply.structured_content = call.rendering.structured.then(|| written(&body));
             reply.is_error = true;
             if let Self::Ours(fault) = self {
                 reply.fault = Some(fault.clone());

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::ask::Ask;
 use super::id::{Address, RecordId};
 use super::ladder::{Known, Ladder};
-use super::page::{cut_json, cut_row};
+use super::page::cut_json;
 use super::refusal::Refusal;
+use super::short::ShortRow;
 use super::window::Window;
 use super::{Asking, Tools};
 
@@ -200,7 +201,11 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         let mut cut = cut_json(&original, known, chars);
         cut.extend(lists);
         let told = ladder.record(&id, &original, cut_to, &cut);
-        cut_row(&mut body, known, chars, 0);
+        let mut body = json!(ShortRow {
+            row: &body,
+            known,
+            chars
+        });
         if let Some(told) = told {
             body["content_ladder"] = told;
         }

@@ -105,11 +105,11 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         !asking.call.rendering.structured,
     );
     let room = asking.most_bytes().min(MAX_BYTES.max(asking.usual_bytes()));
-    let reply = |data: Value| {
+    let reply = |data: &Value| {
         let structured = asking.structured(data, None, answer.request_id.as_deref());
-        asking.reply(text.clone(), structured, &[])
+        asking.reply(text.clone(), &structured, &[])
     };
-    let around = reply(Value::Null).bytes();
+    let around = reply(&Value::Null).bytes();
     let structured = asking.call.rendering.structured;
     let fits = |data: &Value| {
         let data = if structured {
@@ -132,7 +132,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             ),
         ));
     }
-    Ok(reply(data))
+    Ok(reply(&data))
 }
 
 fn is_unknown_view(refusal: &Refusal) -> bool {

@@ -14,7 +14,7 @@ use super::id::{WindowId, check_name};
 use super::list::{cursor, hits, take_hits, told};
 use super::refusal::Refusal;
 use super::text::{cut, first_text, inline, quoted, scalar};
-use super::{Asking, Definition, read_input, window};
+use super::{Asking, Definition, Structured, read_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "search",
@@ -177,7 +177,7 @@ impl Page {
         let budget = asking.usual_bytes();
         self.alone = !asking.call.rendering.structured;
         if self.alone {
-            let reply = asking.reply(self.words(budget * 5 / 6), Value::Null, &[]);
+            let reply = asking.reply(self.words(budget * 5 / 6), &Value::Null, &[]);
             let hits = self.hits.len();
             return if reply.bytes() <= budget || hits < 2 {
                 Ok(reply)
@@ -192,14 +192,13 @@ impl Page {
         let body_bytes = json_bytes(&self.body, Measure::Bare);
         if body_bytes <= budget {
             let results: Vec<Value> = self.hits.iter().map(Hit::whole).collect();
-            let (text, ladder) = (self.words(1_700), self.ladder(true));
-            let structured = self.structured(asking, Value::Null, results, ladder);
-            let mut whole = asking.reply(text, structured, &self.windows(3));
-            if whole.bytes() - "null".len() + body_bytes <= budget {
-                if let Some(structured) = &mut whole.structured_content {
-                    structured["data"] = self.body;
+            if body_bytes + json_bytes(&results, Measure::Bare) <= budget {
+                let (text, ladder) = (self.words(1_700), self.ladder(true));
+                let structured = self.structured(asking, &self.body, results, ladder);
+                let whole = asking.reply(text, &structured, &self.windows(3));
+                if whole.bytes() <= budget {
+                    return Ok(whole);
                 }
-                return Ok(whole);
             }
         }
         // Each hit is told once.
@@ -207,62 +206,50 @@ impl Page {
         if let Some(body) = self.body.as_object_mut() {
             body.shift_remove("links");
         }
-        let brief = |chars: usize| -> Vec<Value> {
-            let hits = self.hits.iter();
-            hits.map(|hit| hit.brief(&self.q, chars)).collect()
-        };
-        let around = |text_chars: usize, links: usize| {
-            let structured = self.structured(asking, Value::Null, Vec::new(), self.ladder(false));
-            asking.reply(self.words(text_chars), structured, &self.windows(links))
-        };
         let body_bytes = json_bytes(&self.body, Measure::Bare);
         // First within two thirds of the budget, so that what was found leaves room to be read.
         let mut smallest = 0;
-        for (text_chars, chars, links, most) in [
+        let manners = [
             (1_700, 240, 3, budget * 2 / 3),
             (1_600, 160, 2, budget * 2 / 3),
             (1_500, 112, 1, budget * 2 / 3),
             (1_200, 80, 1, budget * 2 / 3),
             (1_200, 64, 1, budget),
             (900, 48, 1, budget),
-        ] {
-            let results = brief(chars);
+        ];
+        for (at, (text_chars, chars, links, most)) in manners.into_iter().enumerate() {
+            let results: Vec<Value> = self
+                .hits
+                .iter()
+                .map(|hit| hit.brief(&self.q, chars))
+                .collect();
             let bytes = body_bytes + json_bytes(&results, Measure::Bare);
             smallest = bytes + 1_500;
+            // One hit cannot be had in smaller pieces.
+            let must = at + 1 == manners.len() && self.hits.len() < 2;
             // The words take about as many bytes as they have code points.
-            if bytes + text_chars / 2 > most {
+            if bytes + text_chars / 2 > most && !must {
                 continue;
             }
-            let mut reply = around(text_chars, links);
-            smallest = reply.bytes() + bytes;
-            if smallest <= most {
-                if let Some(structured) = &mut reply.structured_content {
-                    structured["results"] = results.into();
-                    structured["data"] = self.body;
-                }
+            let structured = self.structured(asking, &self.body, results, self.ladder(false));
+            let reply = asking.reply(self.words(text_chars), &structured, &self.windows(links));
+            smallest = reply.bytes();
+            if smallest <= most || must {
                 return Ok(reply);
             }
-        }
-        if self.hits.len() < 2 {
-            let mut reply = around(900, 1);
-            if let Some(structured) = &mut reply.structured_content {
-                structured["results"] = brief(48).into();
-                structured["data"] = self.body;
-            }
-            return Ok(reply);
         }
         let each = smallest.saturating_sub(1_500) / self.hits.len();
         let fewer = budget.saturating_sub(1_500) / each.max(1);
         Err(fewer.clamp(1, self.hits.len() - 1))
     }
 
-    fn structured(
-        &self,
-        asking: &Asking<'_>,
-        data: Value,
+    fn structured<'s>(
+        &'s self,
+        asking: &'s Asking<'_>,
+        data: &'s Value,
         results: Vec<Value>,
         ladder: Option<Value>,
-    ) -> Value {
+    ) -> Structured<'s, &'s Value> {
         let ladder = ladder.map(|ladder| ("content_ladder", ladder));
         let further = std::iter::once(("results", results.into())).chain(ladder);
         asking.structured(data, further, self.request_id.as_deref())

@@ -1,5 +1,6 @@
 //! Words for models: short, on one line, and never cut where a name would lose its meaning.
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// The first so many code points, and `…` where there were more.
@@ -13,6 +14,11 @@ pub(super) fn cut(text: &str, max_chars: usize) -> String {
 /// Whether a text has more code points than this, found out without counting them all.
 pub(super) fn is_longer(text: &str, chars: usize) -> bool {
     text.len() > chars && text.char_indices().nth(chars).is_some()
+}
+
+/// Something as JSON.
+pub(super) fn json_text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("what is read as JSON can be written")
 }
 
 /// A value as JSON writes it, or `null`.

@@ -375,7 +375,7 @@ impl Window {
     fn made(&self, asking: &Asking<'_>) -> Reply {
         let structured = self.structured(asking);
         let text = self.words(&structured);
-        asking.reply(text, structured, std::slice::from_ref(&self.own))
+        asking.reply(text, &structured, std::slice::from_ref(&self.own))
     }
 
     /// As models are told: a line of JSON, the next call, then the text.
