@@ -1,0 +1,586 @@
+//! How values are read.
+
+use std::borrow::Cow;
+use std::str::FromStr as _;
+use std::sync::Arc;
+
+use bigdecimal::BigDecimal;
+use data_encoding::BASE64;
+use indexmap::map::Entry;
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{Num as _, Zero as _};
+
+use crate::write::NAMED_CHARS;
+use crate::{Error, Map, Name, Position, Result, Set, Value, instant};
+
+/// Values within values.
+const MAX_DEPTH: usize = 200;
+/// Digits of a number: the time that it takes grows with their square.
+const MAX_DIGITS: usize = 4_096;
+
+/// Reads a text that is one value.
+pub fn read(text: &str) -> Result<Value> {
+    let mut reader = Reader::new(text);
+    let Some(value) = reader.next_value()? else {
+        return Err(reader.unfinished("a value is missing"));
+    };
+    let end = reader.at;
+    if reader.next_value()?.is_none() {
+        return Ok(value);
+    }
+    reader.at = end;
+    reader.skip()?;
+    Err(reader.wrong("there is more than one value"))
+}
+
+/// Reads a text that is any number of values, one after the other.
+#[derive(Debug)]
+pub struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+}
+
+/// What stands next in a text.
+enum Next {
+    Value(Value),
+    /// What ends the values around it.
+    Close(u8),
+    End,
+}
+
+impl<'t> Reader<'t> {
+    /// A reader of `text`.
+    pub fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+        }
+    }
+
+    /// The next value, or `None` at the end.
+    pub fn next_value(&mut self) -> Result<Option<Value>> {
+        let at = self.at;
+        match self.next()? {
+            Next::Value(value) => Ok(Some(value)),
+            Next::End => Ok(None),
+            Next::Close(mark) => {
+                self.at = at;
+                self.skip()?;
+                Err(self.wrong(format!("`{}` closes nothing", char::from(mark))))
+            }
+        }
+    }
+
+    /// Where the reader stands.
+    pub fn position(&self) -> Position {
+        Position::of(self.text, self.at)
+    }
+
+    fn wrong_at(&self, at: usize, why: impl Into<String>) -> Error {
+        Error {
+            position: Position::of(self.text, at),
+            why: why.into(),
+            unfinished: false,
+        }
+    }
+
+    fn wrong(&self, why: impl Into<String>) -> Error {
+        self.wrong_at(self.at, why)
+    }
+
+    fn unfinished(&self, why: impl Into<String>) -> Error {
+        Error {
+            unfinished: true,
+            ..self.wrong_at(self.text.len(), why)
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    /// Passes over what separates values.
+    fn skip(&mut self) -> Result<()> {
+        loop {
+            let rest = self.rest();
+            let apart = |c: char| !(c.is_whitespace() || c == ',');
+            self.at += rest.find(apart).unwrap_or(rest.len());
+            match self.rest().as_bytes() {
+                [b';', ..] => {
+                    let rest = self.rest();
+                    self.at += rest.find('\n').unwrap_or(rest.len());
+                }
+                [b'#', b'_', ..] => {
+                    let start = self.at;
+                    self.at += 2;
+                    let discarded = self.deeper(start, Self::next)?;
+                    if !matches!(discarded, Next::Value(_)) {
+                        self.at = start;
+                        return Err(self.missing(&discarded, "`#_` discards nothing"));
+                    }
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// What stands in a value's place is the end of the text, or of what is around it.
+    fn missing(&self, found: &Next, why: &str) -> Error {
+        match found {
+            Next::End => self.unfinished(why),
+            _ => self.wrong(why),
+        }
+    }
+
+    fn deeper<T>(&mut self, start: usize, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.wrong_at(start, format!("values are nested deeper than {MAX_DEPTH}")));
+        }
+        self.depth += 1;
+        let read = f(self);
+        self.depth -= 1;
+        read
+    }
+
+    fn next(&mut self) -> Result<Next> {
+        self.skip()?;
+        let start = self.at;
+        let Some(first) = self.peek() else {
+            return Ok(Next::End);
+        };
+        let value = match first {
+            b')' | b']' | b'}' => {
+                self.at += 1;
+                return Ok(Next::Close(first));
+            }
+            b'(' => Value::List(self.items(start, 1, b')')?),
+            b'[' => Value::Vector(self.items(start, 1, b']')?),
+            b'{' => Value::Map(self.map(start, None)?),
+            b'"' => Value::String(self.string()?.into()),
+            b'\\' => self.character()?,
+            b'#' => self.dispatch()?,
+            b'0'..=b'9' => self.number()?,
+            b'+' | b'-' if self.digit_follows() => self.number()?,
+            _ => self.name()?,
+        };
+        Ok(Next::Value(value))
+    }
+
+    fn digit_follows(&self) -> bool {
+        let next = self.text.as_bytes().get(self.at + 1);
+        next.is_some_and(u8::is_ascii_digit)
+    }
+
+    /// Values up to what closes them.
+    fn items(&mut self, start: usize, open_bytes: usize, close: u8) -> Result<Vec<Value>> {
+        self.at = start + open_bytes;
+        self.deeper(start, |reader| {
+            let mut items = Vec::new();
+            loop {
+                match reader.next()? {
+                    Next::Value(value) => items.push(value),
+                    Next::Close(mark) if mark == close => return Ok(items),
+                    Next::Close(mark) => {
+                        let at = reader.at - 1;
+                        let opened = Position::of(reader.text, start);
+                        let why = format!(
+                            "`{}` where `{}` closes what began at {opened}",
+                            char::from(mark),
+                            char::from(close)
+                        );
+                        return Err(reader.wrong_at(at, why));
+                    }
+                    Next::End => {
+                        let opened = Position::of(reader.text, start);
+                        let why = format!(
+                            "`{}` is missing for what began at {opened}",
+                            char::from(close)
+                        );
+                        return Err(reader.unfinished(why));
+                    }
+                }
+            }
+        })
+    }
+
+    /// A map, whose keys are in a namespace if one is given for all of them.
+    fn map(&mut self, start: usize, namespace: Option<&str>) -> Result<Map> {
+        let items = self.items(self.at, 1, b'}')?;
+        if !items.len().is_multiple_of(2) {
+            return Err(self.wrong_at(start, "a map has a key without a value"));
+        }
+        let mut map = Map::with_capacity(items.len() / 2);
+        let mut items = items.into_iter();
+        while let (Some(key), Some(value)) = (items.next(), items.next()) {
+            let key = match namespace {
+                Some(namespace) => within(namespace, key),
+                None => key,
+            };
+            match map.entry(key) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(value);
+                }
+                Entry::Occupied(taken) => {
+                    let why = format!("a map has the key {} twice", taken.key());
+                    return Err(self.wrong_at(start, why));
+                }
+            }
+        }
+        Ok(map)
+    }
+
+    fn dispatch(&mut self) -> Result<Value> {
+        let start = self.at;
+        match self.text.as_bytes().get(start + 1) {
+            Some(b'{') => {
+                let items = self.items(start, 2, b'}')?;
+                let mut set = Set::with_capacity(items.len());
+                for item in items {
+                    if let (at, false) = set.insert_full(item) {
+                        let why = format!("a set has {} twice", set[at]);
+                        return Err(self.wrong_at(start, why));
+                    }
+                }
+                Ok(Value::Set(set))
+            }
+            Some(b'#') => {
+                self.at += 2;
+                match self.token() {
+                    "Inf" => Ok(Value::Double(f64::INFINITY)),
+                    "-Inf" => Ok(Value::Double(f64::NEG_INFINITY)),
+                    "NaN" => Ok(Value::Double(f64::NAN)),
+                    _ => Err(self.wrong_at(start, "`##` is followed by Inf, -Inf or NaN")),
+                }
+            }
+            Some(b':') => {
+                self.at += 2;
+                let namespace = self.token();
+                if !is_name(namespace) || namespace.contains('/') {
+                    return Err(self.wrong_at(start, "`#:` is followed by a namespace"));
+                }
+                self.skip()?;
+                if self.peek() != Some(b'{') {
+                    return Err(self.wrong("a map follows its namespace"));
+                }
+                Ok(Value::Map(self.map(start, Some(namespace))?))
+            }
+            Some(b'"') => Err(self.wrong("a pattern is written (re-pattern \"…\")")),
+            None => Err(self.unfinished("`#` stands alone")),
+            Some(_) => self.tagged(),
+        }
+    }
+
+    fn tagged(&mut self) -> Result<Value> {
+        let start = self.at;
+        self.at += 1;
+        let tag = self.token();
+        if !is_name(tag) || !tag.starts_with(char::is_alphabetic) {
+            return Err(self.wrong_at(
+                start,
+                "`#` is followed by a tag, which begins with a letter",
+            ));
+        }
+        let value = match self.deeper(start, Self::next)? {
+            Next::Value(value) => value,
+            other => {
+                return Err(self.missing(&other, &format!("`#{tag}` is followed by a value")));
+            }
+        };
+        let text = value.as_str();
+        let read = match tag {
+            "inst" => text.and_then(instant::read).map(Value::Instant),
+            "uuid" => text.and_then(uuid).map(Value::Uuid),
+            "datalevin/bytes" => {
+                let bytes = text.and_then(|text| BASE64.decode(text.as_bytes()).ok());
+                bytes.map(|bytes| Value::Bytes(bytes.into()))
+            }
+            _ => return Ok(Value::Tagged(tag.into(), Box::new(value))),
+        };
+        let expected = match tag {
+            "inst" => "a moment such as \"2026-01-31T12:00:00Z\"",
+            "uuid" => "an identifier such as \"0f9a1c52-6f1e-4d0b-9d6e-8f1b2c3d4e5f\"",
+            _ => "bytes in base64",
+        };
+        read.ok_or_else(|| self.wrong_at(start, format!("#{tag} is followed by {expected}")))
+    }
+
+    /// Everything up to what ends a word.
+    fn token(&mut self) -> &'t str {
+        let rest = self.rest();
+        let ends = |c: char| c.is_whitespace() || ",\"();[]{}\\`~@^".contains(c);
+        let token = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        self.at += token.len();
+        token
+    }
+
+    fn name(&mut self) -> Result<Value> {
+        let start = self.at;
+        let token = self.token();
+        if let Some(name) = token.strip_prefix(':') {
+            if is_keyword(name) {
+                return Ok(Value::Keyword(name.into()));
+            }
+            return Err(self.wrong_at(start, format!("{token:?} is no keyword")));
+        }
+        match token {
+            "nil" => Ok(Value::Nil),
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            _ if is_name(token) => Ok(Value::Symbol(token.into())),
+            _ => {
+                // What can begin nothing is shown alone.
+                let most = if token.is_empty() {
+                    1
+                } else {
+                    token.chars().count().min(40)
+                };
+                let shown: String = self.text[start..].chars().take(most).collect();
+                Err(self.wrong_at(start, format!("{shown:?} is no value")))
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<Value> {
+        let start = self.at;
+        let token = self.token();
+        if token.len() > MAX_DIGITS {
+            return Err(self.wrong_at(start, format!("a number has more than {MAX_DIGITS} digits")));
+        }
+        number(token).ok_or_else(|| self.wrong_at(start, format!("{token:?} is no number")))
+    }
+
+    fn character(&mut self) -> Result<Value> {
+        let start = self.at;
+        self.at += 1;
+        let Some(first) = self.rest().chars().next() else {
+            return Err(self.unfinished("a character follows `\\`"));
+        };
+        self.at += first.len_utf8();
+        let tail = self.token();
+        let name = &self.text[start + 1..self.at];
+        let c = if tail.is_empty() {
+            Some(first)
+        } else if let Some((_, c)) = NAMED_CHARS.iter().find(|(own, _)| *own == name) {
+            Some(*c)
+        } else if let Some(hex) = name.strip_prefix('u').filter(|hex| hex.len() == 4) {
+            u32::from_str_radix(hex, 16).ok().and_then(char::from_u32)
+        } else if let Some(octal) = name.strip_prefix('o').filter(|octal| octal.len() <= 3) {
+            let code = u32::from_str_radix(octal, 8).ok();
+            code.filter(|code| *code <= 0o377).and_then(char::from_u32)
+        } else {
+            None
+        };
+        c.map(Value::Char)
+            .ok_or_else(|| self.wrong_at(start, format!("\\{name} is no character")))
+    }
+
+    fn string(&mut self) -> Result<Cow<'t, str>> {
+        self.at += 1;
+        let start = self.at;
+        let mut read: Option<String> = None;
+        loop {
+            let rest = self.rest();
+            let Some(end) = rest.find(['"', '\\']) else {
+                let opened = Position::of(self.text, start - 1);
+                return Err(
+                    self.unfinished(format!("the text that began at {opened} does not end"))
+                );
+            };
+            self.at += end;
+            if rest.as_bytes()[end] == b'"' {
+                self.at += 1;
+                return Ok(match read {
+                    None => Cow::Borrowed(&rest[..end]),
+                    Some(text) => Cow::Owned(text + &rest[..end]),
+                });
+            }
+            let text = read.get_or_insert_with(String::new);
+            text.push_str(&rest[..end]);
+            let c = self.escape()?;
+            read.get_or_insert_with(String::new).push(c);
+        }
+    }
+
+    /// What follows a backslash in a text.
+    fn escape(&mut self) -> Result<char> {
+        let start = self.at;
+        self.at += 1;
+        let Some(c) = self.rest().chars().next() else {
+            return Err(self.unfinished("the text does not end"));
+        };
+        self.at += c.len_utf8();
+        let plain = match c {
+            't' => '\t',
+            'r' => '\r',
+            'n' => '\n',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            '"' | '\\' => c,
+            'u' => {
+                let first = self.hex()?;
+                // Code points beyond 16 bits are written as two halves.
+                let code = if (0xD800..0xDC00).contains(&first) && self.rest().starts_with("\\u") {
+                    self.at += 2;
+                    let second = self.hex()?;
+                    let low = second.checked_sub(0xDC00).filter(|low| *low < 0x400);
+                    low.map(|low| 0x1_0000 + ((first - 0xD800) << 10) + low)
+                } else {
+                    Some(first)
+                };
+                let c = code.and_then(char::from_u32);
+                return c.ok_or_else(|| self.wrong_at(start, "half a code point stands alone"));
+            }
+            '0'..='7' => {
+                let digits = self.text[start + 1..].bytes();
+                let length = digits
+                    .take(3)
+                    .take_while(|b| (b'0'..=b'7').contains(b))
+                    .count();
+                self.at = start + 1 + length;
+                let code = u32::from_str_radix(&self.text[start + 1..self.at], 8).ok();
+                let c = code.filter(|code| *code <= 0o377).and_then(char::from_u32);
+                return c.ok_or_else(|| self.wrong_at(start, "an octal escape ends at \\377"));
+            }
+            other => {
+                return Err(self.wrong_at(start, format!("\\{other} means nothing in a text")));
+            }
+        };
+        Ok(plain)
+    }
+
+    fn hex(&mut self) -> Result<u32> {
+        let digits = self.rest().get(..4);
+        let digits = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let code = code.ok_or_else(|| self.wrong("\\u is followed by four hexadecimal digits"))?;
+        self.at += 4;
+        Ok(code)
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_alphanumeric() || ".*+!-_?$%&=<>|:#'/".contains(c)
+}
+
+/// Whether a text is a symbol or a tag.
+fn is_name(text: &str) -> bool {
+    let unlike_number = {
+        let bare = text.strip_prefix(['+', '-', '.']).unwrap_or(text);
+        !bare.starts_with(|c: char| c.is_ascii_digit())
+    };
+    unlike_number && !text.starts_with([':', '#', '\'']) && is_keyword(text)
+}
+
+/// Whether a text is a name, with or without a namespace.
+fn is_keyword(text: &str) -> bool {
+    let name = Name::from(text);
+    let plain = |part: &str| part == "/" || (!part.is_empty() && !part.contains('/'));
+    !text.is_empty()
+        && text.chars().all(is_name_char)
+        && !text.starts_with(':')
+        && !text.ends_with(':')
+        && name.namespace().is_none_or(plain)
+        && plain(name.name())
+}
+
+/// A key of a map whose keys are in a namespace.
+fn within(namespace: &str, key: Value) -> Value {
+    let named = |name: &Name| match name.namespace() {
+        None => Name::within(namespace, name.as_str()),
+        Some("_") => name.name().into(),
+        Some(_) => name.clone(),
+    };
+    match key {
+        Value::Keyword(name) => Value::Keyword(named(&name)),
+        Value::Symbol(name) => Value::Symbol(named(&name)),
+        other => other,
+    }
+}
+
+/// The number that is written so.
+fn number(token: &str) -> Option<Value> {
+    let unsigned = token.strip_prefix(['+', '-']).unwrap_or(token);
+    let negative = token.starts_with('-');
+    let whole = |digits: &str, radix: u32| {
+        if digits.is_empty() || digits.starts_with(['+', '-']) || digits.contains('_') {
+            return None;
+        }
+        let number = BigInt::from_str_radix(digits, radix).ok()?;
+        Some(if negative { -number } else { number })
+    };
+    if let Some(decimal) = unsigned.strip_suffix('M') {
+        return decimal_number(decimal, negative);
+    }
+    if let Some((over, under)) = unsigned.split_once('/') {
+        let under = (!under.starts_with(['+', '-'])).then(|| BigInt::from_str(under).ok())??;
+        if under.is_zero() {
+            return None;
+        }
+        let ratio = BigRational::new(whole(over, 10)?, under);
+        return Some(if ratio.is_integer() {
+            Value::integer(ratio.to_integer())
+        } else {
+            Value::Ratio(Arc::new(ratio))
+        });
+    }
+    let (digits, big) = match unsigned.strip_suffix('N') {
+        Some(digits) => (digits, true),
+        None => (unsigned, false),
+    };
+    let read = if digits.bytes().all(|b| b.is_ascii_digit()) {
+        match digits.strip_prefix('0') {
+            Some(octal) if !octal.is_empty() => whole(octal, 8)?,
+            _ => whole(digits, 10)?,
+        }
+    } else if let Some(hex) = digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+        whole(hex, 16)?
+    } else if let Some((radix, rest)) = digits.split_once(['r', 'R']) {
+        let radix: u32 = radix
+            .parse()
+            .ok()
+            .filter(|radix| (2..=36).contains(radix))?;
+        whole(rest, radix)?
+    } else if !big && is_float(unsigned) {
+        return token.parse().ok().map(Value::Double);
+    } else {
+        return None;
+    };
+    Some(if big {
+        Value::BigInt(Arc::new(read))
+    } else {
+        Value::integer(read)
+    })
+}
+
+fn is_float(text: &str) -> bool {
+    text.bytes()
+        .all(|b| b.is_ascii_digit() || b".eE+-".contains(&b))
+}
+
+fn decimal_number(text: &str, negative: bool) -> Option<Value> {
+    if !is_float(text) {
+        return None;
+    }
+    let number = BigDecimal::from_str(text).ok()?;
+    // What is written in a few bytes must not take more than that many times as much to work with.
+    if number.fractional_digit_count().unsigned_abs() > MAX_DIGITS as u64 {
+        return None;
+    }
+    let number = if negative { -number } else { number };
+    Some(Value::BigDec(Arc::new(number)))
+}
+
+fn uuid(text: &str) -> Option<u128> {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    let hex = parts.concat();
+    let right = lengths == [8, 4, 4, 4, 12] && hex.bytes().all(|b| b.is_ascii_hexdigit());
+    right.then(|| u128::from_str_radix(&hex, 16).ok()).flatten()
+}

@@ -1,0 +1,14 @@
+//! Whatever is read as EDN is written so that it is read back as the same value.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rung_edn::read;
+
+fuzz_target!(|text: &str| {
+    let Ok(value) = read(text) else { return };
+    let written = value.to_string();
+    let back = read(&written).expect("what is written can be read");
+    assert_eq!(back, value, "{written}");
+    assert_eq!(back.to_string(), written);
+});
