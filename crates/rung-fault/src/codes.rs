@@ -160,6 +160,16 @@ codes! {
         "The JSON path does not parse, or uses an operator that is not offered.";
     InvalidPattern "invalid_pattern" Caller 400 Corrected:
         "The regular expression does not compile within its size limit.";
+    InvalidEdn "invalid_edn" Caller 400 Corrected datalevin ":invalid-params":
+        "The text is not EDN.";
+    InvalidQuery "invalid_query" Caller 400 Corrected:
+        "The query or the pattern cannot be understood, or calls a function as it cannot be called.";
+    InvalidAttributes "invalid_attributes" Caller 400 Corrected:
+        "The schema cannot be understood, or the data that is there does not allow the change.";
+    InvalidTransaction "invalid_transaction" Caller 400 Corrected:
+        "The transaction cannot be understood, or a value does not have its attribute's type.";
+    TransactionConflict "transaction_conflict" Caller 409 Corrected:
+        "What the transaction says of an entity does not agree with what is there. Nothing of it was done.";
     MissingCapability "missing_capability" Caller 400 No:
         "The call must ask something that this client has not declared it can answer.";
     NotText "not_text" Caller 422 No pdpp "field_not_text":
@@ -251,6 +261,8 @@ codes! {
     // limits
     ResultTooLarge "result_too_large" Limit 413 Corrected pdpp "resource_limit" datalevin ":result-too-large":
         "The result is larger than may be kept for one caller.";
+    QueryTooLarge "query_too_large" Limit 413 Corrected:
+        "The query needs more memory than one query may have.";
     BudgetTooSmall "budget_too_small" Limit 400 Corrected datalevin ":result-too-large":
         "Not even the smallest form of the reply fits the byte budget.";
     StoreFull "store_full" Limit 507 Later:

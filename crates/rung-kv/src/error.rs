@@ -63,6 +63,18 @@ pub enum Error {
     Ladder(#[from] rung_ladder::Error),
 }
 
+/// An error of whoever works upon the store, in which one of the store's may be.
+pub trait Failure: From<Error> {
+    /// The store's error, or this one where it is none.
+    fn of_store(self) -> Result<Error, Self>;
+}
+
+impl Failure for Error {
+    fn of_store(self) -> Result<Error, Self> {
+        Ok(self)
+    }
+}
+
 impl Coded for Error {
     fn code(&self) -> Code {
         match self {

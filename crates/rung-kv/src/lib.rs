@@ -7,16 +7,19 @@
 //! The laws it keeps: what was acknowledged is on disk; a crash leaves the old state or the new one; and
 //! a result is read by whoever stored it, under the same grant, or it is not there.
 
+pub mod encode;
 mod error;
 mod home;
+mod kv;
 #[cfg(unix)]
 mod presence;
 mod records;
 mod results;
 mod store;
 
-pub use error::{Error, Result};
+pub use error::{Error, Failure, Result};
 pub use home::Home;
+pub use kv::{Batch, Kv, KvOptions, MAX_KEY_BYTES, Pair, Table, View};
 #[cfg(unix)]
 pub use presence::Presence;
 pub use records::Records;

@@ -7,6 +7,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Env, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls};
 use parking_lot::RwLock;
 
+use crate::error::Failure;
 use crate::{Error, Result};
 
 /// A table of plain bytes.
@@ -214,30 +215,30 @@ fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
 }
 
 /// Runs `f`, resizing the map for as long as that is what stops it.
-fn retrying<T>(
+pub(crate) fn retrying<T, E: Failure>(
     env: &Env<WithoutTls>,
     gate: &RwLock<()>,
-    mut f: impl FnMut() -> Result<T>,
-) -> Result<T> {
+    mut f: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     loop {
         let (error, map_bytes) = {
             let _running = gate.read();
             match f() {
-                Err(Error::Engine(error)) => (error, env.info().map_size),
-                other => return other,
+                Err(error) => (error.of_store()?, env.info().map_size),
+                done => return done,
             }
         };
         let new_bytes = match error {
-            heed::Error::Mdb(MdbError::MapFull) => map_bytes.saturating_mul(2),
+            Error::Engine(heed::Error::Mdb(MdbError::MapFull)) => map_bytes.saturating_mul(2),
             // Another process has grown it: zero adopts its size.
-            heed::Error::Mdb(MdbError::MapResized) => 0,
-            other => return Err(Error::Engine(other)),
+            Error::Engine(heed::Error::Mdb(MdbError::MapResized)) => 0,
+            other => return Err(other.into()),
         };
         let _alone = gate.write();
         // While we waited for the gate another thread may have done it.
         if env.info().map_size == map_bytes {
             // SAFETY: every transaction of this process runs under the gate, which we hold alone.
-            unsafe { env.resize(new_bytes) }?;
+            unsafe { env.resize(new_bytes) }.map_err(Error::from)?;
         }
     }
 }

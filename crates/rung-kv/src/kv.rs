@@ -1,0 +1,283 @@
+//! A folder of named tables: sorted bytes to bytes, in transactions, shared by any number of processes.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+
+use heed::types::{Bytes, Unit};
+use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use parking_lot::RwLock;
+
+use crate::store::retrying;
+use crate::{Error, Failure, Result};
+
+/// Bytes of a key, at most.
+pub const MAX_KEY_BYTES: usize = 511;
+
+/// The name of the engine's file within a folder.
+const FILE: &str = "data.mdb";
+
+/// How a folder is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct KvOptions {
+    /// Whether it is made where it is not there.
+    pub create: bool,
+    /// Whether it may be written to. Without it nothing on the disk is changed but the list of who reads.
+    pub writable: bool,
+    /// Address space to begin with. It is doubled whenever it runs out.
+    pub map_bytes: usize,
+    /// Tables, at most.
+    pub max_tables: u32,
+}
+
+impl Default for KvOptions {
+    fn default() -> Self {
+        Self {
+            create: true,
+            writable: true,
+            map_bytes: 1 << 30,
+            max_tables: 128,
+        }
+    }
+}
+
+/// A folder of tables.
+#[derive(Debug)]
+pub struct Kv {
+    env: Env<WithoutTls>,
+    /// Held for reading by every transaction, and for writing while the map is resized.
+    gate: RwLock<()>,
+    tables: RwLock<BTreeMap<String, Table>>,
+    writable: bool,
+}
+
+/// A table of a folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Table(Database<'static, Bytes, Bytes>);
+
+impl Kv {
+    /// Opens a folder. Several processes may have it open at once, and each of them once.
+    pub fn open(folder: &Path, options: KvOptions) -> Result<Self> {
+        let file = |source| Error::File {
+            path: folder.to_owned(),
+            source,
+        };
+        if !folder.join(FILE).is_file() {
+            if !(options.create && options.writable) {
+                return Err(file(std::io::ErrorKind::NotFound.into()));
+            }
+            std::fs::create_dir_all(folder).map_err(file)?;
+        }
+        let mut builder = EnvOpenOptions::new().read_txn_without_tls();
+        builder
+            .map_size(options.map_bytes)
+            .max_dbs(options.max_tables)
+            .max_readers(512);
+        if !options.writable {
+            // SAFETY: to read only takes nothing away from locking or durability.
+            unsafe { builder.flags(EnvFlags::READ_ONLY) };
+        }
+        // SAFETY: the files are changed by this engine alone, under its own lock file, and no flag that weakens locking or
+        // durability is set.
+        let env = unsafe { builder.open(folder) }?;
+        env.clear_stale_readers()?;
+        Ok(Self {
+            env,
+            gate: RwLock::new(()),
+            tables: RwLock::default(),
+            writable: options.writable,
+        })
+    }
+
+    /// The table of that name, where there is one.
+    pub fn table(&self, name: &str) -> Result<Option<Table>> {
+        if let Some(table) = self.tables.read().get(name) {
+            return Ok(Some(*table));
+        }
+        let opened = retrying(&self.env, &self.gate, || {
+            let txn = self.env.read_txn()?;
+            let opened = self.env.open_databases_and_commit(txn, |opener, txn| {
+                let table = opener.open_database::<Bytes, Bytes>(txn, Some(name))?;
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(table))
+            })?;
+            Ok::<_, Error>(opened.unwrap_commit())
+        })?;
+        Ok(opened.map(|table| self.known(name, table)))
+    }
+
+    /// The table of that name, made where it is not there.
+    pub fn create(&self, name: &str) -> Result<Table> {
+        if let Some(table) = self.table(name)? {
+            return Ok(table);
+        }
+        let created = retrying(&self.env, &self.gate, || {
+            let txn = self.env.write_txn()?;
+            let created = self.env.create_databases_and_commit(txn, |opener, txn| {
+                let table = opener.create_database::<Bytes, Bytes>(txn, Some(name))?;
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(table))
+            })?;
+            Ok::<_, Error>(created.unwrap_commit())
+        })?;
+        Ok(self.known(name, created))
+    }
+
+    fn known(&self, name: &str, table: Database<'static, Bytes, Bytes>) -> Table {
+        let table = Table(table);
+        self.tables.write().insert(name.to_owned(), table);
+        table
+    }
+
+    /// Whether it may be written to.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The names of the tables.
+    pub fn names(&self) -> Result<Vec<String>> {
+        retrying(&self.env, &self.gate, || {
+            let txn = self.env.read_txn()?;
+            let opened = self.env.open_databases_and_commit(txn, |opener, txn| {
+                let table = opener.open_database::<Bytes, Unit>(txn, None)?;
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(table))
+            })?;
+            let Some(all) = opened.unwrap_commit() else {
+                return Ok(Vec::new());
+            };
+            let txn = self.env.read_txn()?;
+            let mut names = Vec::new();
+            for entry in all.lazily_decode_data().iter(&txn)? {
+                names.push(String::from_utf8_lossy(entry?.0).into_owned());
+            }
+            Ok(names)
+        })
+    }
+
+    /// Runs `f` on a snapshot.
+    pub fn read<T, E: Failure>(&self, mut f: impl FnMut(View<'_>) -> Result<T, E>) -> Result<T, E> {
+        retrying(&self.env, &self.gate, || {
+            let txn = self.env.read_txn().map_err(Error::from)?;
+            f(View(&txn))
+        })
+    }
+
+    /// Runs `f` in a transaction that is on disk when this returns. Whatever `f` refuses, nothing of it is kept.
+    ///
+    /// `f` may run again from the start, on a larger map; what it did before is undone by then.
+    pub fn write<T, E: Failure>(
+        &self,
+        mut f: impl FnMut(&mut Batch<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        retrying(&self.env, &self.gate, || {
+            let mut batch = Batch(self.env.write_txn().map_err(Error::from)?);
+            let value = f(&mut batch)?;
+            batch.0.commit().map_err(Error::from)?;
+            Ok(value)
+        })
+    }
+
+    /// Bytes that the folder takes on the disk.
+    pub fn disk_bytes(&self) -> Result<u64> {
+        Ok(self.env.real_disk_size()?)
+    }
+}
+
+/// Everything as it is at one moment.
+#[derive(Clone, Copy)]
+pub struct View<'t>(&'t RoTxn<'t>);
+
+/// A key and its value.
+pub type Pair<'t> = (&'t [u8], &'t [u8]);
+
+impl<'t> View<'t> {
+    /// The value of a key.
+    pub fn get(self, table: Table, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        Ok(table.0.get(self.0, key)?)
+    }
+
+    /// What lies between two keys, in order.
+    pub fn range(
+        self,
+        table: Table,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<impl Iterator<Item = Result<Pair<'t>>> + use<'t>> {
+        let range = if is_empty(bounds) {
+            None
+        } else {
+            Some(table.0.range(self.0, &bounds)?)
+        };
+        Ok(range.into_iter().flatten().map(|pair| Ok(pair?)))
+    }
+
+    /// What lies between two keys, in reverse order.
+    pub fn range_back(
+        self,
+        table: Table,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<impl Iterator<Item = Result<Pair<'t>>> + use<'t>> {
+        let range = if is_empty(bounds) {
+            None
+        } else {
+            Some(table.0.rev_range(self.0, &bounds)?)
+        };
+        Ok(range.into_iter().flatten().map(|pair| Ok(pair?)))
+    }
+
+    /// What begins with these bytes, in order.
+    pub fn prefix(
+        self,
+        table: Table,
+        prefix: &[u8],
+    ) -> Result<impl Iterator<Item = Result<Pair<'t>>> + use<'t>> {
+        // The engine has no key without bytes.
+        let (some, all) = if prefix.is_empty() {
+            (None, Some(table.0.iter(self.0)?))
+        } else {
+            (Some(table.0.prefix_iter(self.0, prefix)?), None)
+        };
+        let all = all.into_iter().flatten();
+        let some = some.into_iter().flatten();
+        Ok(all.chain(some).map(|pair| Ok(pair?)))
+    }
+
+    /// How many keys a table has.
+    pub fn count(self, table: Table) -> Result<u64> {
+        Ok(table.0.len(self.0)?)
+    }
+}
+
+/// Whether nothing can lie between two keys: the engine takes a range that ends before it begins for another one.
+fn is_empty(bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
+    match bounds {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) => from >= to,
+        _ => false,
+    }
+}
+
+/// A transaction under way.
+pub struct Batch<'e>(RwTxn<'e>);
+
+impl Batch<'_> {
+    /// Everything as it is within the transaction.
+    pub fn view(&self) -> View<'_> {
+        View(&self.0)
+    }
+
+    /// Sets the value of a key.
+    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(table.0.put(&mut self.0, key, value)?)
+    }
+
+    /// Removes a key. Whether it was there.
+    pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        Ok(table.0.delete(&mut self.0, key)?)
+    }
+
+    /// Removes everything from a table.
+    pub fn clear(&mut self, table: Table) -> Result<()> {
+        Ok(table.0.clear(&mut self.0)?)
+    }
+}
