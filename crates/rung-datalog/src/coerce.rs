@@ -1,0 +1,103 @@
+//! Values as their attributes have them.
+
+use std::sync::Arc;
+
+use num_traits::ToPrimitive as _;
+use rung_edn::{BigDecimal, Name, Value};
+
+use crate::schema::{Attribute, Tuple, Type};
+use crate::{Error, Result};
+
+/// The value as the attribute has it.
+pub(crate) fn coerce(attribute: &Attribute, value: Value) -> Result<Value> {
+    let wrong = |value: &Value| {
+        let kind = attribute.kind.map_or("", Type::name);
+        Error::Transaction(format!(
+            "attribute :{} has values of type {kind}, and {value} is a {}",
+            attribute.name,
+            value.kind()
+        ))
+    };
+    let Some(kind) = attribute.kind else {
+        return Ok(value);
+    };
+    if kind != Type::Tuple {
+        return to_type(kind, &value).ok_or_else(|| wrong(&value));
+    }
+    let items = value.as_sequence().ok_or_else(|| wrong(&value))?;
+    let part = |kind: Type, item: &Value| match item {
+        Value::Nil => Some(Value::Nil),
+        item => to_type(kind, item),
+    };
+    let parts: Option<Vec<Value>> = match &attribute.tuple {
+        Some(Tuple::Types(types)) if types.len() != items.len() => None,
+        Some(Tuple::Types(types)) => {
+            let parts = types.iter().zip(items);
+            parts.map(|(kind, item)| part(*kind, item)).collect()
+        }
+        Some(Tuple::Of(kind)) => items.iter().map(|item| part(*kind, item)).collect(),
+        Some(Tuple::Attributes(_)) | None => Some(items.to_vec()),
+    };
+    parts.map(Value::Vector).ok_or_else(|| wrong(&value))
+}
+
+/// The value as one of a type, where it can be one.
+pub(crate) fn to_type(kind: Type, value: &Value) -> Option<Value> {
+    let text = value.as_str();
+    match (kind, value) {
+        (Type::String, Value::String(_))
+        | (Type::Long | Type::Ref, Value::Long(_))
+        | (Type::Double, Value::Double(_))
+        | (Type::Float, Value::Float(_))
+        | (Type::BigInt, Value::BigInt(_))
+        | (Type::BigDec, Value::BigDec(_))
+        | (Type::Boolean, Value::Bool(_))
+        | (Type::Keyword, Value::Keyword(_))
+        | (Type::Symbol, Value::Symbol(_))
+        | (Type::Instant, Value::Instant(_))
+        | (Type::Uuid, Value::Uuid(_))
+        | (Type::Bytes, Value::Bytes(_)) => Some(value.clone()),
+        (Type::Long, Value::Double(number)) => number.trunc().to_i64().map(Value::Long),
+        (Type::Double, value) if value.is_number() => value.as_f64().map(Value::Double),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the nearest one is what is asked for"
+        )]
+        (Type::Float, value) if value.is_number() => {
+            value.as_f64().map(|number| Value::Float(number as f32))
+        }
+        (Type::BigInt, Value::Long(number)) => Some(Value::BigInt(Arc::new((*number).into()))),
+        (Type::BigDec, Value::Long(number)) => Some(Value::BigDec(Arc::new((*number).into()))),
+        (Type::BigDec, Value::BigInt(number)) => Some(Value::BigDec(Arc::new(BigDecimal::from(
+            (**number).clone(),
+        )))),
+        (Type::BigDec, Value::Double(number)) => {
+            // By the digits that it is written with.
+            let number: BigDecimal = number.to_string().parse().ok()?;
+            Some(Value::BigDec(Arc::new(number)))
+        }
+        (Type::Instant, Value::Long(ms)) => Some(Value::Instant(*ms)),
+        (Type::Boolean, Value::String(_)) => match text? {
+            "true" => Some(Value::Bool(true)),
+            "false" => Some(Value::Bool(false)),
+            _ => None,
+        },
+        (Type::Keyword, Value::String(_)) => {
+            let text = text?;
+            Some(Value::Keyword(Name::new(
+                text.strip_prefix(':').unwrap_or(text),
+            )))
+        }
+        (Type::Symbol, Value::String(_)) => Some(Value::symbol(text?)),
+        (Type::Uuid, Value::String(_)) => rung_edn::read(&format!("#uuid {value}")).ok(),
+        _ => None,
+    }
+}
+
+/// The value as it is kept: what the bytes do not tell apart, the attribute does.
+pub(crate) fn restored(attribute: &Attribute, value: Value) -> Value {
+    match (attribute.kind, &value) {
+        (Some(Type::BigInt), Value::Long(_)) => to_type(Type::BigInt, &value).unwrap_or(value),
+        _ => value,
+    }
+}

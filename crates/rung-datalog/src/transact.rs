@@ -1,0 +1,969 @@
+//! Transactions: what is to be, said as data, done whole or not at all.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use rung_edn::{Map, Name, Value};
+use rung_kv::Batch;
+
+use crate::coerce::coerce;
+use crate::datom::{Datom, Entity, ave_key, eav_key, encoded, in_key, is_cut, whole_key};
+use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
+use crate::schema::{Attribute, Schema, Unique};
+use crate::{Error, Result};
+
+/// The greatest entity that may be named by number.
+const MAX_ENTITY: Entity = 1 << 53;
+
+/// What a transaction did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Which transaction it was.
+    pub tx: u64,
+    /// Facts that came, and facts that went.
+    pub datoms: Vec<Datom>,
+    /// Which entities the temporary names stand for, in the order in which they came up.
+    pub tempids: Map,
+    /// The schema after it.
+    pub schema: Arc<Schema>,
+}
+
+impl Db {
+    /// Does a transaction: a sequence of entities as maps and of operations as vectors.
+    pub fn transact(&self, given: &Value) -> Result<Report> {
+        let forms = given.as_sequence().ok_or_else(|| {
+            Error::Transaction("a transaction is a vector of maps and operations".to_owned())
+        })?;
+        let closed = self.is_closed()?;
+        // A temporary name may turn out to stand for an entity that is there when it was given a new one already.
+        // Then everything is done anew, and it stands for that one from the beginning.
+        let mut known = Map::new();
+        loop {
+            let mut again = None;
+            let done = self.write(|batch, schema| {
+                let mut transaction = Transaction {
+                    batch,
+                    tables: self.tables(),
+                    max_entity: 0,
+                    tx: 0,
+                    schema,
+                    closed,
+                    schema_grew: false,
+                    tempids: Map::new(),
+                    known: &known,
+                    only_values: BTreeSet::new(),
+                    datoms: Vec::new(),
+                    counts: HashMap::new(),
+                    tuples: BTreeSet::new(),
+                    queue: forms.iter().cloned().collect(),
+                };
+                let done = transaction.run();
+                if let Err(Stop::Again(tempid, e)) = &done {
+                    again = Some((tempid.clone(), *e));
+                }
+                done.map_err(|stop| match stop {
+                    Stop::Failed(error) => error,
+                    Stop::Again(tempid, _) => conflict(format!("{tempid} stands for two entities")),
+                })
+            });
+            match again.take() {
+                Some((tempid, e)) if !known.contains_key(&tempid) => {
+                    known.insert(tempid, entity_value(e));
+                }
+                _ => return done,
+            }
+        }
+    }
+
+    /// Takes in a schema, beside what there is.
+    pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
+        self.write(|batch, schema| {
+            let mut schema = (*schema).clone();
+            let changed = schema.apply(given)?;
+            let moment = Moment {
+                view: batch.view(),
+                tables: self.tables(),
+                schema: Arc::new(schema.clone()),
+            };
+            for (before, after) in &changed {
+                if let Some(before) = before {
+                    check_change(&moment, before, after)?;
+                }
+            }
+            store_schema(batch, self.tables(), &schema)?;
+            Ok(Arc::new(schema))
+        })
+    }
+
+    /// Gives an attribute another name.
+    pub fn rename_attribute(&self, from: &Name, to: &Name) -> Result<()> {
+        self.write(|batch, schema| {
+            let mut schema = (*schema).clone();
+            schema.rename(from, to.clone())?;
+            store_schema(batch, self.tables(), &schema)
+        })
+    }
+}
+
+/// Refuses a change of an attribute that its datoms do not allow.
+fn check_change(moment: &Moment<'_>, before: &Attribute, after: &Attribute) -> Result<()> {
+    let a = before.id;
+    if moment.count_of(a)? == 0 {
+        return Ok(());
+    }
+    let refuse = |why: String| {
+        Err(Error::Schema(format!(
+            "attribute :{} has data: {why}",
+            after.name
+        )))
+    };
+    if before.kind != after.kind {
+        if before.kind.is_some() {
+            return refuse("its type cannot be changed".to_owned());
+        }
+        for fact in
+            moment.of_attribute(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
+        {
+            let (e, _, v) = fact?;
+            let value = rung_kv::encode::take(v)?;
+            if coerce(after, value.clone()).ok().as_ref() != Some(&value) {
+                return refuse(format!("{value} of entity {e} is not of the type"));
+            }
+        }
+    }
+    if before.tuple != after.tuple {
+        return refuse("what its tuples are made of cannot be changed".to_owned());
+    }
+    if (before.many && !after.many) || (after.unique.is_some() && before.unique.is_none()) {
+        let mut holders = HashSet::new();
+        let mut last: Option<(Vec<u8>, Entity)> = None;
+        for fact in
+            moment.of_attribute(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
+        {
+            let (e, _, v) = fact?;
+            if !after.many && before.many && !holders.insert(e) {
+                return refuse(format!("entity {e} has several values"));
+            }
+            if after.unique.is_some()
+                && let Some((value, other)) = &last
+                && value == v
+            {
+                return refuse(format!("entities {other} and {e} have the same value"));
+            }
+            last = Some((v.to_vec(), e));
+        }
+    }
+    Ok(())
+}
+
+fn wrong(why: impl Into<String>) -> Stop {
+    Stop::Failed(Error::Transaction(why.into()))
+}
+
+fn conflict(why: impl Into<String>) -> Error {
+    Error::Conflict(why.into())
+}
+
+/// Why a transaction came to an end early.
+enum Stop {
+    Failed(Error),
+    /// A temporary name stands for this entity.
+    Again(Value, Entity),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<rung_kv::Error> for Stop {
+    fn from(error: rung_kv::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+type Step<T> = std::result::Result<T, Stop>;
+
+/// A transaction under way.
+struct Transaction<'b, 'e, 'k> {
+    batch: &'b mut Batch<'e>,
+    tables: Tables,
+    max_entity: Entity,
+    tx: u64,
+    schema: Arc<Schema>,
+    closed: bool,
+    schema_grew: bool,
+    tempids: Map,
+    /// What temporary names stand for from the beginning.
+    known: &'k Map,
+    /// Temporary names of which nothing is said yet.
+    only_values: BTreeSet<Value>,
+    datoms: Vec<Datom>,
+    /// By how much the number of datoms of an attribute changes.
+    counts: HashMap<u32, i64>,
+    /// Tuples whose parts have changed.
+    tuples: BTreeSet<(Entity, u32)>,
+    queue: VecDeque<Value>,
+}
+
+/// An operation, by its names.
+enum Operation {
+    Add,
+    Retract,
+    RetractAttribute,
+    RetractEntity,
+    Cas,
+}
+
+impl Operation {
+    fn read(name: &Name) -> Option<Self> {
+        match name.as_str() {
+            "db/add" => Some(Self::Add),
+            "db/retract" => Some(Self::Retract),
+            "db.fn/retractAttribute" | "db/retractAttribute" => Some(Self::RetractAttribute),
+            "db.fn/retractEntity" | "db/retractEntity" => Some(Self::RetractEntity),
+            "db.fn/cas" | "db/cas" => Some(Self::Cas),
+            _ => None,
+        }
+    }
+}
+
+/// Names that stand for the transaction itself.
+fn is_current_tx(value: &Value) -> bool {
+    match value {
+        Value::Keyword(name) => name.as_str() == "db/current-tx",
+        Value::String(text) => &**text == "datomic.tx" || &**text == "datalevin.tx",
+        _ => false,
+    }
+}
+
+fn is_tempid(value: &Value) -> bool {
+    match value {
+        Value::Long(number) => *number < 0,
+        Value::String(_) => true,
+        _ => false,
+    }
+}
+
+impl Transaction<'_, '_, '_> {
+    fn run(&mut self) -> Step<Report> {
+        let view = self.batch.view();
+        self.max_entity = number(view, self.tables.meta, meta::MAX_ENTITY)?;
+        self.tx = number(view, self.tables.meta, meta::MAX_TX)? + 1;
+        while let Some(form) = self.queue.pop_front() {
+            match &form {
+                Value::Map(members) => self.entity(members)?,
+                Value::Vector(items) | Value::List(items) => self.operation(&form, items)?,
+                Value::Nil => {}
+                other => {
+                    return Err(wrong(format!(
+                        "a transaction has maps and operations, and {other} is neither"
+                    )));
+                }
+            }
+            self.settle_tuples()?;
+        }
+        if let Some(tempid) = self.only_values.first() {
+            return Err(wrong(format!(
+                "the temporary id {tempid} is used as a value only: nothing is said of it"
+            )));
+        }
+        for (a, change) in std::mem::take(&mut self.counts) {
+            let key = a.to_be_bytes();
+            let before = number(self.batch.view(), self.tables.counts, &key)?;
+            put_number(
+                self.batch,
+                self.tables.counts,
+                &key,
+                before.saturating_add_signed(change),
+            )?;
+        }
+        put_number(
+            self.batch,
+            self.tables.meta,
+            meta::MAX_ENTITY,
+            self.max_entity,
+        )?;
+        put_number(self.batch, self.tables.meta, meta::MAX_TX, self.tx)?;
+        if self.schema_grew {
+            store_schema(self.batch, self.tables, &self.schema)?;
+        }
+        Ok(Report {
+            tx: self.tx,
+            datoms: std::mem::take(&mut self.datoms),
+            tempids: std::mem::take(&mut self.tempids),
+            schema: self.schema.clone(),
+        })
+    }
+
+    fn moment(&self) -> Moment<'_> {
+        Moment {
+            view: self.batch.view(),
+            tables: self.tables,
+            schema: self.schema.clone(),
+        }
+    }
+
+    /// The attribute of that name, which comes to be where it is not there.
+    fn attribute(&mut self, name: &Value) -> Step<Arc<Attribute>> {
+        let name = match name {
+            Value::Keyword(name) => name.clone(),
+            Value::String(text) => Name::new(text.strip_prefix(':').unwrap_or(text)),
+            other => {
+                return Err(wrong(format!(
+                    "an attribute is a keyword, and {other} is none"
+                )));
+            }
+        };
+        if let Some(attribute) = self.schema.get(&name) {
+            return Ok(attribute.clone());
+        }
+        if name.name().starts_with('_') {
+            return Err(wrong(format!(
+                "an attribute's name does not begin with an underscore, as that of :{name}"
+            )));
+        }
+        if self.closed {
+            return Err(wrong(format!(
+                "the schema is closed, and has no attribute :{name}"
+            )));
+        }
+        self.schema_grew = true;
+        Ok(Arc::make_mut(&mut self.schema).add(name))
+    }
+
+    /// A new entity.
+    fn fresh(&mut self) -> Entity {
+        self.max_entity += 1;
+        self.max_entity
+    }
+
+    /// The entity that a temporary name stands for.
+    fn of_tempid(&mut self, tempid: &Value) -> Entity {
+        let known = self.tempids.get(tempid).or(self.known.get(tempid));
+        if let Some(e) = known
+            .and_then(Value::as_i64)
+            .and_then(|e| Entity::try_from(e).ok())
+        {
+            self.tempids.insert(tempid.clone(), entity_value(e));
+            return e;
+        }
+        let e = self.fresh();
+        self.tempids.insert(tempid.clone(), entity_value(e));
+        e
+    }
+
+    /// A temporary name turns out to stand for an entity.
+    fn bind_tempid(&mut self, tempid: &Value, e: Entity) -> Step<()> {
+        match self.tempids.get(tempid) {
+            Some(known) if *known == entity_value(e) => Ok(()),
+            Some(_) => Err(Stop::Again(tempid.clone(), e)),
+            None => match self.known.get(tempid) {
+                Some(known) if *known != entity_value(e) => Err(conflict(format!(
+                    "the temporary id {tempid} stands for entity {known} and for entity {e}"
+                ))
+                .into()),
+                _ => {
+                    self.tempids.insert(tempid.clone(), entity_value(e));
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// The entity that is called so, which is there or may be: by number, name or lookup ref.
+    fn called(&mut self, called: &Value) -> Step<Entity> {
+        if let Value::Long(number) = called {
+            let e = Entity::try_from(*number)
+                .ok()
+                .filter(|e| (1..=MAX_ENTITY).contains(e));
+            let e = e.ok_or_else(|| wrong(format!("{called} is no entity's number")))?;
+            self.max_entity = self.max_entity.max(e);
+            return Ok(e);
+        }
+        let called = self.resolved(called);
+        match self.moment().entity_id(&called) {
+            Ok(Some(e)) => Ok(e),
+            Ok(None) => Err(wrong(format!("nothing is called {called}"))),
+            Err(Error::Query(why)) => Err(wrong(why)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A lookup ref whose value may be a temporary name.
+    fn resolved(&mut self, called: &Value) -> Value {
+        if let Value::Vector(pair) = called
+            && let [Value::Keyword(name), value] = &pair[..]
+            && let Some(attribute) = self.schema.get(name).cloned()
+            && attribute.is_ref()
+            && is_tempid(value)
+        {
+            let e = self.of_tempid(value);
+            return Value::Vector(vec![Value::Keyword(name.clone()), entity_value(e)]);
+        }
+        called.clone()
+    }
+
+    /// The value as the attribute has it. An entity may be called by any of its names.
+    fn value(&mut self, attribute: &Attribute, value: &Value) -> Step<Value> {
+        if value.is_nil() {
+            return Err(wrong(format!(
+                "the value of :{} is nil: leave it out, or retract it",
+                attribute.name
+            )));
+        }
+        if !attribute.is_ref() {
+            return Ok(coerce(attribute, value.clone())?);
+        }
+        if is_current_tx(value) {
+            return Ok(Value::Long(i64::try_from(self.tx).unwrap_or(i64::MAX)));
+        }
+        if is_tempid(value) {
+            if !self.tempids.contains_key(value) {
+                self.only_values.insert(value.clone());
+            }
+            return Ok(entity_value(self.of_tempid(value)));
+        }
+        Ok(entity_value(self.called(value)?))
+    }
+
+    fn operation(&mut self, form: &Value, items: &[Value]) -> Step<()> {
+        let Some(Value::Keyword(name)) = items.first() else {
+            return Err(wrong(format!(
+                "an operation begins with its name, and {form} does not"
+            )));
+        };
+        let name = name.clone();
+        let arguments = &items[1..];
+        let Some(operation) = Operation::read(&name) else {
+            return Err(wrong(format!(
+                "there is no operation :{name}; there are :db/add, :db/retract, :db/retractEntity, :db.fn/retractAttribute and :db/cas"
+            )));
+        };
+        match (operation, arguments) {
+            (Operation::Add, [e, a, v]) => {
+                let attribute = self.attribute(a)?;
+                let e = self.subject(e, &attribute, v)?;
+                self.add(e, &attribute, v)
+            }
+            (Operation::Retract, [e, a, v]) if !v.is_nil() => {
+                let Some(e) = self.existing(e)? else {
+                    return Ok(());
+                };
+                let attribute = self.attribute(a)?;
+                let value = self.value(&attribute, v)?;
+                self.remove(e, &attribute, &value)?;
+                Ok(())
+            }
+            (Operation::Retract | Operation::RetractAttribute, [e, a] | [e, a, Value::Nil]) => {
+                let Some(e) = self.existing(e)? else {
+                    return Ok(());
+                };
+                let attribute = self.attribute(a)?;
+                self.remove_all(e, &attribute)
+            }
+            (Operation::RetractEntity, [e]) => {
+                let Some(e) = self.existing(e)? else {
+                    return Ok(());
+                };
+                self.remove_entity(e)
+            }
+            (Operation::Cas, [e, a, old, new]) => {
+                let e = self.called(e)?;
+                let attribute = self.attribute(a)?;
+                self.compare_and_set(e, &attribute, old, new)
+            }
+            _ => Err(wrong(format!(
+                "{form} does not have the arguments of :{name}"
+            ))),
+        }
+    }
+
+    /// The entity of an addition, which may be a temporary name that the addition itself says something of.
+    fn subject(&mut self, e: &Value, attribute: &Arc<Attribute>, v: &Value) -> Step<Entity> {
+        if is_current_tx(e) {
+            return Ok(self.tx);
+        }
+        if !is_tempid(e) {
+            return self.called(e);
+        }
+        self.only_values.remove(e);
+        if attribute.unique == Some(Unique::Identity) && !v.is_nil() {
+            let value = self.value(attribute, v)?;
+            if let Some(holder) = self.moment().holder(attribute.id, &value)? {
+                self.bind_tempid(e, holder)?;
+                return Ok(holder);
+            }
+        }
+        Ok(self.of_tempid(e))
+    }
+
+    /// The entity of a retraction, where there is one. Temporary names stand for nothing that could be retracted.
+    fn existing(&mut self, e: &Value) -> Step<Option<Entity>> {
+        if is_tempid(e) {
+            return Err(wrong(format!(
+                "the temporary id {e} is allowed in additions only"
+            )));
+        }
+        match self.moment().entity_id(e) {
+            Ok(found) => Ok(found),
+            Err(Error::Query(why)) => Err(wrong(why)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// An entity as a map.
+    fn entity(&mut self, members: &Map) -> Step<()> {
+        let id_key = Value::keyword("db/id");
+        let given = members
+            .get(&id_key)
+            .or_else(|| members.get(&Value::text(":db/id")));
+        let given = given.filter(|id| !id.is_nil());
+        let found = self.found_by_identity(members)?;
+        let e = match given {
+            None => match found {
+                Some((e, _)) => e,
+                None => self.fresh(),
+            },
+            Some(id) if is_current_tx(id) => self.tx,
+            Some(id) if is_tempid(id) => {
+                self.only_values.remove(id);
+                if let Some((e, _)) = found {
+                    self.bind_tempid(id, e)?;
+                    e
+                } else {
+                    self.of_tempid(id)
+                }
+            }
+            Some(id) => {
+                let e = self.called(id)?;
+                if let Some((found, name)) = found
+                    && found != e
+                {
+                    let why = format!(
+                        "the map is of entity {e}, and its :{name} is that of entity {found}"
+                    );
+                    return Err(conflict(why).into());
+                }
+                e
+            }
+        };
+        let mut said = false;
+        for (key, value) in members {
+            let is_id = *key == id_key || *key == Value::text(":db/id");
+            if is_id {
+                continue;
+            }
+            said = true;
+            self.member(e, key, value)?;
+        }
+        if !said && given.is_none_or(|id| !is_tempid(id)) {
+            return Err(wrong("a map says nothing of its entity"));
+        }
+        Ok(())
+    }
+
+    /// The entity that a map names by values which are its alone.
+    fn found_by_identity(&mut self, members: &Map) -> Step<Option<(Entity, Name)>> {
+        let mut found: Option<(Entity, Name)> = None;
+        let mut parts: HashMap<Name, Value> = HashMap::new();
+        for (key, value) in members {
+            let Some(name) = key.as_keyword() else {
+                continue;
+            };
+            let Some(attribute) = self.schema.get(name).cloned() else {
+                continue;
+            };
+            // What is nested comes to be with this, and names nothing yet.
+            if value.is_nil() || matches!(value, Value::Map(_)) {
+                continue;
+            }
+            if !(attribute.many || attribute.is_ref() && is_tempid(value)) {
+                parts.insert(name.clone(), value.clone());
+            }
+            if attribute.unique != Some(Unique::Identity) || !attribute.sources().is_empty() {
+                continue;
+            }
+            let values = self.several(&attribute, value);
+            for value in values {
+                if attribute.is_ref()
+                    && is_tempid(&value)
+                    && !self.tempids.contains_key(&value)
+                    && !self.known.contains_key(&value)
+                {
+                    continue;
+                }
+                let value = self.value(&attribute, &value)?;
+                if let Some(e) = self.moment().holder(attribute.id, &value)? {
+                    same_entity(&mut found, e, name)?;
+                }
+            }
+        }
+        let tuples: Vec<Arc<Attribute>> = self
+            .schema
+            .attributes()
+            .filter(|tuple| tuple.unique == Some(Unique::Identity) && !tuple.sources().is_empty())
+            .cloned()
+            .collect();
+        for tuple in tuples {
+            let values: Option<Vec<Value>> = tuple
+                .sources()
+                .iter()
+                .map(|name| parts.get(name).cloned())
+                .collect();
+            let Some(values) = values else { continue };
+            let mut items = Vec::new();
+            for (name, value) in tuple.sources().iter().zip(&values) {
+                let attribute = self.attribute(&Value::Keyword(name.clone()))?;
+                items.push(self.value(&attribute, value)?);
+            }
+            if let Some(e) = self.moment().holder(tuple.id, &Value::Vector(items))? {
+                same_entity(&mut found, e, &tuple.name)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The values that are given for an attribute: several where it has several and they are given as such.
+    fn several(&self, attribute: &Attribute, value: &Value) -> Vec<Value> {
+        let is_lookup = |items: &[Value]| {
+            let name = items.first().and_then(Value::as_keyword);
+            let unique = name
+                .and_then(|name| self.schema.get(name))
+                .is_some_and(|named| named.unique.is_some());
+            attribute.is_ref() && items.len() == 2 && unique
+        };
+        match value {
+            Value::Vector(items) | Value::List(items) if attribute.many && !is_lookup(items) => {
+                items.clone()
+            }
+            Value::Set(items) if attribute.many => items.iter().cloned().collect(),
+            value => vec![value.clone()],
+        }
+    }
+
+    /// What a map says of one attribute.
+    fn member(&mut self, e: Entity, key: &Value, value: &Value) -> Step<()> {
+        let text = match key {
+            Value::Keyword(name) => Some(name.clone()),
+            Value::String(text) => Some(Name::new(text.strip_prefix(':').unwrap_or(text))),
+            _ => None,
+        };
+        let Some(name) = text else {
+            return Err(wrong(format!(
+                "an attribute is a keyword, and {key} is none"
+            )));
+        };
+        if let Some(forward) = forward(&name) {
+            let attribute = self.attribute(&Value::Keyword(forward))?;
+            if !attribute.is_ref() {
+                return Err(wrong(format!(
+                    "the reverse name :{name} needs :{} to be a reference",
+                    attribute.name
+                )));
+            }
+            let others = match value {
+                Value::Vector(items) | Value::List(items)
+                    if !is_lookup_ref(&self.schema, items) =>
+                {
+                    items.clone()
+                }
+                Value::Set(items) => items.iter().cloned().collect(),
+                value => vec![value.clone()],
+            };
+            for other in others {
+                let subject = match &other {
+                    Value::Map(members) => self.nested(members)?,
+                    other if is_tempid(other) => {
+                        self.only_values.remove(other);
+                        self.of_tempid(other)
+                    }
+                    other => self.called(other)?,
+                };
+                self.add(subject, &attribute, &entity_value(e))?;
+            }
+            return Ok(());
+        }
+        let attribute = self.attribute(&Value::Keyword(name))?;
+        for value in self.several(&attribute, value) {
+            match &value {
+                Value::Map(members) if attribute.is_ref() => {
+                    let other = self.nested(members)?;
+                    self.add(e, &attribute, &entity_value(other))?;
+                }
+                value => self.add(e, &attribute, value)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An entity within another: it is done before what it is part of is linked to it.
+    fn nested(&mut self, members: &Map) -> Step<Entity> {
+        let id_key = Value::keyword("db/id");
+        if let Some(id) = members.get(&id_key).filter(|id| !id.is_nil()) {
+            let id = id.clone();
+            if members.len() > 1 {
+                self.entity(members)?;
+            }
+            return if is_tempid(&id) {
+                Ok(self.of_tempid(&id))
+            } else {
+                self.called(&id)
+            };
+        }
+        // Named, so that it can be told which one it became.
+        let name = Value::Long(i64::MIN + i64::try_from(self.tempids.len()).unwrap_or(0));
+        let mut named = members.clone();
+        named.insert(id_key, name.clone());
+        self.entity(&named)?;
+        let e = self.of_tempid(&name);
+        self.tempids.shift_remove(&name);
+        Ok(e)
+    }
+
+    fn add(&mut self, e: Entity, attribute: &Arc<Attribute>, value: &Value) -> Step<()> {
+        let value = self.value(attribute, value)?;
+        if !attribute.sources().is_empty() {
+            // It is said by what it is made of; whoever repeats it may.
+            let said = self.moment().values(e, attribute.id)?;
+            if said.first() == Some(&value) {
+                return Ok(());
+            }
+            return Err(wrong(format!(
+                ":{} is made of other attributes: say those",
+                attribute.name
+            )));
+        }
+        self.set(e, attribute, &value)
+    }
+
+    /// Makes a fact of it, in place of what was there where there can be one value alone.
+    fn set(&mut self, e: Entity, attribute: &Arc<Attribute>, value: &Value) -> Step<()> {
+        let bytes = encoded(value);
+        let short = in_key(&bytes);
+        let key = eav_key(e, attribute.id, &short);
+        if self.batch.view().get(self.tables.eav, &key)?.is_some() {
+            return Ok(());
+        }
+        if attribute.unique.is_some() {
+            let holder = self
+                .moment()
+                .holders(attribute.id, &bytes)?
+                .next()
+                .transpose()?;
+            if let Some(holder) = holder
+                && holder != e
+            {
+                let why = format!(
+                    "entity {holder} has :{} {value}, which one entity alone can have",
+                    attribute.name
+                );
+                return Err(conflict(why).into());
+            }
+        }
+        if !attribute.many {
+            let before = self.moment().values(e, attribute.id)?;
+            for before in before {
+                self.remove(e, attribute, &before)?;
+            }
+        }
+        self.batch.put(self.tables.eav, &key, &[])?;
+        self.batch
+            .put(self.tables.ave, &ave_key(attribute.id, &short, e), &[])?;
+        if is_cut(&short) {
+            self.batch.put(
+                self.tables.long,
+                &whole_key(e, attribute.id, &short),
+                &bytes,
+            )?;
+        }
+        self.changed(e, attribute, value, true);
+        Ok(())
+    }
+
+    /// Takes a fact away. Whether it was one.
+    fn remove(&mut self, e: Entity, attribute: &Arc<Attribute>, value: &Value) -> Step<bool> {
+        let bytes = encoded(value);
+        let short = in_key(&bytes);
+        if !self
+            .batch
+            .delete(self.tables.eav, &eav_key(e, attribute.id, &short))?
+        {
+            return Ok(false);
+        }
+        self.batch
+            .delete(self.tables.ave, &ave_key(attribute.id, &short, e))?;
+        if is_cut(&short) {
+            self.batch
+                .delete(self.tables.long, &whole_key(e, attribute.id, &short))?;
+        }
+        self.changed(e, attribute, value, false);
+        Ok(true)
+    }
+
+    fn changed(&mut self, e: Entity, attribute: &Attribute, value: &Value, added: bool) {
+        *self.counts.entry(attribute.id).or_default() += if added { 1 } else { -1 };
+        self.datoms.push(Datom {
+            e,
+            a: attribute.id,
+            v: value.clone(),
+            added,
+        });
+        let made = self
+            .schema
+            .attributes()
+            .filter(|tuple| tuple.sources().contains(&attribute.name));
+        for tuple in made {
+            self.tuples.insert((e, tuple.id));
+        }
+    }
+
+    /// Makes tuples what their parts are now.
+    fn settle_tuples(&mut self) -> Step<()> {
+        // More is to be said of the same entity, perhaps.
+        let next = self
+            .queue
+            .front()
+            .and_then(Value::as_sequence)
+            .and_then(|items| items.get(1));
+        let next = next
+            .and_then(Value::as_i64)
+            .and_then(|e| Entity::try_from(e).ok());
+        let ready: Vec<(Entity, u32)> = self
+            .tuples
+            .iter()
+            .copied()
+            .filter(|(e, _)| Some(*e) != next)
+            .collect();
+        for (e, a) in ready {
+            self.tuples.remove(&(e, a));
+            let Some(tuple) = self.schema.by_id(a).cloned() else {
+                continue;
+            };
+            let mut parts = Vec::new();
+            for name in tuple.sources() {
+                let value = match self.schema.get(name) {
+                    Some(source) => self.moment().values(e, source.id)?.into_iter().next(),
+                    None => None,
+                };
+                parts.push(value.unwrap_or(Value::Nil));
+            }
+            if parts.iter().all(Value::is_nil) {
+                self.remove_all(e, &tuple)?;
+            } else {
+                self.set(e, &tuple, &Value::Vector(parts))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_all(&mut self, e: Entity, attribute: &Arc<Attribute>) -> Step<()> {
+        for value in self.moment().values(e, attribute.id)? {
+            self.remove(e, attribute, &value)?;
+            if attribute.component
+                && let Some(part) = value.as_i64().and_then(|part| Entity::try_from(part).ok())
+            {
+                self.remove_entity(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away everything of an entity, its parts, and what leads to it.
+    fn remove_entity(&mut self, e: Entity) -> Step<()> {
+        let moment = self.moment();
+        let mut own: Vec<u32> = Vec::new();
+        for fact in moment.of_entity(e, None)? {
+            let (_, a, _) = fact?;
+            if own.last() != Some(&a) {
+                own.push(a);
+            }
+        }
+        let target = encoded(&entity_value(e));
+        let mut leading = Vec::new();
+        for attribute in self
+            .schema
+            .attributes()
+            .filter(|attribute| attribute.is_ref())
+        {
+            for holder in moment.holders(attribute.id, &target)? {
+                leading.push((holder?, attribute.clone()));
+            }
+        }
+        for a in own {
+            if let Some(attribute) = self.schema.by_id(a).cloned() {
+                self.remove_all(e, &attribute)?;
+            }
+        }
+        for (holder, attribute) in leading {
+            self.remove(holder, &attribute, &entity_value(e))?;
+        }
+        Ok(())
+    }
+
+    fn compare_and_set(
+        &mut self,
+        e: Entity,
+        attribute: &Arc<Attribute>,
+        old: &Value,
+        new: &Value,
+    ) -> Step<()> {
+        let there = self.moment().values(e, attribute.id)?;
+        let shown = |values: &[Value]| match values {
+            [] => "nothing".to_owned(),
+            values => values
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
+        let matches = if old.is_nil() {
+            there.is_empty()
+        } else {
+            let old = self.value(attribute, old)?;
+            there.contains(&old)
+        };
+        if !matches {
+            let why = format!(
+                "entity {e} has :{} {}, not {old}",
+                attribute.name,
+                shown(&there)
+            );
+            return Err(conflict(why).into());
+        }
+        self.add(e, attribute, new)
+    }
+}
+
+/// The attribute that a reverse name goes back by.
+pub(crate) fn forward(name: &Name) -> Option<Name> {
+    let bare = name.name().strip_prefix('_')?;
+    Some(match name.namespace() {
+        Some(namespace) => Name::within(namespace, bare),
+        None => Name::new(bare),
+    })
+}
+
+fn is_lookup_ref(schema: &Schema, items: &[Value]) -> bool {
+    let [Value::Keyword(name), _] = items else {
+        return false;
+    };
+    schema
+        .get(name)
+        .is_some_and(|attribute| attribute.unique.is_some())
+}
+
+/// Refuses a map that has values of two entities which are each one's alone.
+fn same_entity(found: &mut Option<(Entity, Name)>, e: Entity, name: &Name) -> Step<()> {
+    match found {
+        Some((known, other)) if *known != e => Err(conflict(format!(
+            "the map has the :{other} of entity {known} and the :{name} of entity {e}"
+        ))
+        .into()),
+        _ => {
+            *found = Some((e, name.clone()));
+            Ok(())
+        }
+    }
+}
