@@ -10,7 +10,8 @@ use rung_kv::{Batch, Kv, KvOptions, Table, View, encode};
 
 use crate::coerce::restored;
 use crate::datom::{
-    Datom, Entity, ave_prefix, eav_prefix, encoded, in_key, is_cut, of_ave, of_eav, whole_key,
+    Datom, Entity, ave_prefix, eav_key, eav_prefix, encoded, in_key, is_cut, of_ave, of_eav,
+    whole_key,
 };
 use crate::schema::{Attribute, IDENT, Schema};
 use crate::{Error, Result};
@@ -319,9 +320,34 @@ impl<'t> Moment<'t> {
         a: u32,
         encoded: &[u8],
     ) -> Result<impl Iterator<Item = Result<Entity>> + use<'_, 't>> {
+        Ok(self.of_value(a, encoded)?.map(|fact| Ok(fact?.0)))
+    }
+
+    /// The facts that say of some entity that it has a value, by its bytes.
+    pub(crate) fn of_value(
+        &self,
+        a: u32,
+        encoded: &[u8],
+    ) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
         let key = ave_prefix(a, &in_key(encoded));
         let pairs = self.view.prefix(self.tables.ave, &key)?;
-        Ok(pairs.map(|pair| Ok(self.by_value(pair?.0)?.0)))
+        Ok(pairs.map(|pair| self.by_value(pair?.0)))
+    }
+
+    /// The fact that an entity has a value, by its bytes, where it is one.
+    pub(crate) fn of_entity_value(
+        &self,
+        e: Entity,
+        a: u32,
+        encoded: &[u8],
+    ) -> Result<Option<Fact<'t>>> {
+        let key = eav_key(e, a, &in_key(encoded));
+        let found = self
+            .view
+            .prefix(self.tables.eav, &key)?
+            .next()
+            .transpose()?;
+        found.map(|(key, _)| self.by_entity(key)).transpose()
     }
 
     /// The facts of an attribute whose values' bytes lie within bounds, in the order of the values.

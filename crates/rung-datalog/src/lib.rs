@@ -10,11 +10,14 @@ mod coerce;
 mod datom;
 mod db;
 mod error;
+mod pull;
+mod query;
 mod schema;
 mod transact;
 
 pub use datom::{Datom, Entity};
 pub use db::{Db, Moment, Options};
 pub use error::{Error, Result};
+pub use query::{Answer, Bounds, Step};
 pub use schema::{Attribute, Schema, Tuple, Type, Unique};
 pub use transact::Report;

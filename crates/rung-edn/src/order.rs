@@ -37,6 +37,16 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Which comes first where numbers are equal if they amount to the same, however exact they are.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        if self.is_number() && other.is_number() {
+            return by_amount(self, other);
+        }
+        self.cmp(other)
+    }
+}
+
 impl Ord for Value {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {

@@ -262,6 +262,14 @@ pub fn take(bytes: &[u8]) -> Result<Value> {
     }
 }
 
+/// The whole number of 64 bits whose bytes these are, where they are those of one.
+pub fn as_long(bytes: &[u8]) -> Option<i64> {
+    let [LONG, number @ ..] = bytes else {
+        return None;
+    };
+    Some(i64::from_be_bytes(number.try_into().ok()?) ^ i64::MIN)
+}
+
 /// The value of some bytes.
 pub fn decode(bytes: &[u8]) -> Result<Value> {
     match bytes {

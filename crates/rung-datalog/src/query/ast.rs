@@ -1,0 +1,312 @@
+//! A query as it is understood.
+
+use std::sync::Arc;
+
+use rung_edn::{Name, Value};
+
+/// A query.
+#[derive(Debug, Clone)]
+pub(crate) struct Query {
+    pub(crate) find: Find,
+    pub(crate) keys: Option<Vec<Value>>,
+    pub(crate) with: Vec<Var>,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) clauses: Vec<Clause>,
+    pub(crate) having: Vec<Having>,
+    /// Columns, and whether they go up.
+    pub(crate) order: Vec<(usize, bool)>,
+    pub(crate) limit: Option<Count>,
+    pub(crate) offset: Option<Count>,
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+/// A variable, by its name with its question mark.
+pub(crate) type Var = Name;
+
+/// A number, or the variable that has it.
+#[derive(Debug, Clone)]
+pub(crate) enum Count {
+    Number(i64),
+    Var(Var),
+}
+
+/// What is found, and in which form.
+#[derive(Debug, Clone)]
+pub(crate) enum Find {
+    Relation(Vec<Element>),
+    Collection(Element),
+    Tuple(Vec<Element>),
+    Scalar(Element),
+}
+
+impl Find {
+    pub(crate) fn elements(&self) -> &[Element] {
+        match self {
+            Self::Relation(elements) | Self::Tuple(elements) => elements,
+            Self::Collection(element) | Self::Scalar(element) => std::slice::from_ref(element),
+        }
+    }
+}
+
+/// One thing that is found.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Element {
+    Var(Var),
+    Aggregate(Aggregate),
+    Pull {
+        source: Name,
+        var: Var,
+        pattern: PullPattern,
+    },
+    /// Arithmetic over aggregates.
+    Arithmetic(Name, Vec<Element>),
+    Constant(Value),
+}
+
+/// The pattern of a pull: said there, or given.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PullPattern {
+    Said(Value),
+    Given(Var),
+}
+
+/// A function over the values of a variable.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Aggregate {
+    pub(crate) function: Name,
+    /// What stands before the variable.
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) var: Var,
+}
+
+/// A condition on what is found.
+#[derive(Debug, Clone)]
+pub(crate) struct Having {
+    pub(crate) function: Name,
+    pub(crate) arguments: Vec<Element>,
+}
+
+/// What is given to a query.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    Source(Name),
+    Rules,
+    Binding(Binding),
+}
+
+/// How a value gives values to variables.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Binding {
+    Ignore,
+    Var(Var),
+    Tuple(Vec<Binding>),
+    Each(Box<Binding>),
+}
+
+impl Binding {
+    pub(crate) fn vars(&self, into: &mut Vec<Var>) {
+        match self {
+            Self::Ignore => {}
+            Self::Var(var) => add(into, var),
+            Self::Tuple(parts) => parts.iter().for_each(|part| part.vars(into)),
+            Self::Each(part) => part.vars(into),
+        }
+    }
+}
+
+/// What must hold.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Clause {
+    Pattern(Pattern),
+    Predicate(Call),
+    Function(Call, Binding),
+    Not(Not),
+    Or(Or),
+    Rule(RuleCall),
+}
+
+/// A fact that must be there.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pattern {
+    pub(crate) source: Name,
+    pub(crate) terms: Vec<Term>,
+}
+
+/// A place in a pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Term {
+    Blank,
+    Var(Var),
+    Constant(Value),
+}
+
+/// A call of a function.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) function: Name,
+    pub(crate) arguments: Vec<Argument>,
+}
+
+/// What a function is given.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Argument {
+    Var(Var),
+    Constant(Value),
+    Source(Name),
+    Call(Call),
+}
+
+/// What must not hold.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Not {
+    /// The variables that it shares with what is around it; all of them where nothing is said.
+    pub(crate) vars: Option<Vec<Var>>,
+    pub(crate) clauses: Vec<Clause>,
+}
+
+/// Of what one at least must hold.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Or {
+    /// Variables that must have values before.
+    pub(crate) required: Vec<Var>,
+    /// The variables that it shares with what is around it; all of them where nothing is said.
+    pub(crate) vars: Option<Vec<Var>>,
+    pub(crate) branches: Vec<Vec<Clause>>,
+}
+
+/// A call of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RuleCall {
+    pub(crate) source: Name,
+    pub(crate) name: Name,
+    pub(crate) arguments: Vec<Term>,
+}
+
+/// Rules by name, each with all its branches.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rules(pub(crate) std::collections::HashMap<Name, Arc<Rule>>);
+
+/// A rule: it holds where one of its branches does.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) name: Name,
+    pub(crate) arity: usize,
+    /// How many of its arguments must have values before it is called.
+    pub(crate) required: usize,
+    pub(crate) branches: Vec<Branch>,
+}
+
+/// A way in which a rule holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Branch {
+    pub(crate) head: Vec<Var>,
+    pub(crate) clauses: Vec<Clause>,
+}
+
+pub(crate) fn add(into: &mut Vec<Var>, var: &Var) {
+    if !into.contains(var) {
+        into.push(var.clone());
+    }
+}
+
+impl Clause {
+    /// The variables that it shares with what is around it.
+    pub(crate) fn vars(&self, into: &mut Vec<Var>) {
+        match self {
+            Self::Pattern(pattern) => terms(&pattern.terms, into),
+            Self::Rule(call) => terms(&call.arguments, into),
+            Self::Predicate(call) => call.vars(into),
+            Self::Function(call, binding) => {
+                call.vars(into);
+                binding.vars(into);
+            }
+            Self::Not(not) => match &not.vars {
+                Some(vars) => vars.iter().for_each(|var| add(into, var)),
+                None => not.clauses.iter().for_each(|clause| clause.vars(into)),
+            },
+            Self::Or(or) => or.shared().iter().for_each(|var| add(into, var)),
+        }
+    }
+
+    /// Rules that are called in it, wherever.
+    pub(crate) fn calls(&self, into: &mut Vec<Name>) {
+        match self {
+            Self::Rule(call) => add(into, &call.name),
+            Self::Not(not) => not.clauses.iter().for_each(|clause| clause.calls(into)),
+            Self::Or(or) => or
+                .branches
+                .iter()
+                .flatten()
+                .for_each(|clause| clause.calls(into)),
+            _ => {}
+        }
+    }
+}
+
+impl Or {
+    /// The variables that must have values before: those that are said to, and those that a branch uses and gives no value.
+    pub(crate) fn wants(&self) -> Vec<Var> {
+        let shared = self.shared();
+        let mut wanted = self.required.clone();
+        for branch in &self.branches {
+            let (mut given, mut used) = (Vec::new(), Vec::new());
+            for clause in branch {
+                match clause {
+                    Clause::Pattern(_) | Clause::Rule(_) => clause.vars(&mut given),
+                    Clause::Or(or) => {
+                        or.shared().iter().for_each(|var| add(&mut given, var));
+                        or.wants().iter().for_each(|var| add(&mut used, var));
+                    }
+                    Clause::Function(call, binding) => {
+                        call.vars(&mut used);
+                        binding.vars(&mut given);
+                    }
+                    Clause::Predicate(call) => call.vars(&mut used),
+                    Clause::Not(_) => clause.vars(&mut used),
+                }
+            }
+            for var in used {
+                if shared.contains(&var) && !given.contains(&var) {
+                    add(&mut wanted, &var);
+                }
+            }
+        }
+        wanted
+    }
+
+    /// The variables that it shares with what is around it.
+    pub(crate) fn shared(&self) -> Vec<Var> {
+        if let Some(vars) = &self.vars {
+            return vars.clone();
+        }
+        let mut all = Vec::new();
+        self.branches
+            .iter()
+            .flatten()
+            .for_each(|clause| clause.vars(&mut all));
+        all
+    }
+}
+
+impl Call {
+    pub(crate) fn vars(&self, into: &mut Vec<Var>) {
+        if self.function.as_str().starts_with('?') {
+            add(into, &self.function);
+        }
+        for argument in &self.arguments {
+            match argument {
+                Argument::Var(var) => add(into, var),
+                Argument::Call(call) => call.vars(into),
+                Argument::Constant(_) | Argument::Source(_) => {}
+            }
+        }
+    }
+}
+
+fn terms(terms: &[Term], into: &mut Vec<Var>) {
+    for term in terms {
+        if let Term::Var(var) = term {
+            add(into, var);
+        }
+    }
+}

@@ -1,0 +1,729 @@
+//! The functions that a query may call: these, and no others. None of them reaches anything but its arguments.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use num_traits::{ToPrimitive as _, Zero as _};
+use regex::Regex;
+use rung_edn::{BigDecimal, BigInt, BigRational, Name, Set, Value};
+
+use crate::{Error, Result};
+
+fn wrong<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Query(why.into()))
+}
+
+/// Items of a collection that a function makes, at most.
+const MAX_ITEMS: usize = 1_000_000;
+/// Bytes of a pattern's program.
+const PATTERN_BYTES: usize = 1 << 20;
+/// What a pattern is tagged with.
+const PATTERN: &str = "regex";
+
+/// What a function does with its arguments.
+type Function = fn(&[Value]) -> Result<Value>;
+
+/// A function: its name, how many arguments it takes at least and at most, and what it does.
+const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
+    ("=", 1, MANY, |args| Ok(pairs(args, |a, b| a == b).into())),
+    ("==", 1, MANY, |args| {
+        Ok(pairs(args, |a, b| a.compare(b).is_eq()).into())
+    }),
+    ("not=", 1, MANY, |args| {
+        Ok((!pairs(args, |a, b| a == b)).into())
+    }),
+    ("!=", 1, MANY, |args| {
+        Ok((!pairs(args, |a, b| a == b)).into())
+    }),
+    ("<", 1, MANY, |args| {
+        Ok(pairs(args, |a, b| a.compare(b).is_lt()).into())
+    }),
+    (">", 1, MANY, |args| {
+        Ok(pairs(args, |a, b| a.compare(b).is_gt()).into())
+    }),
+    ("<=", 1, MANY, |args| {
+        Ok(pairs(args, |a, b| a.compare(b).is_le()).into())
+    }),
+    (">=", 1, MANY, |args| {
+        Ok(pairs(args, |a, b| a.compare(b).is_ge()).into())
+    }),
+    ("min", 1, MANY, |args| Ok(best(args, Ordering::Less))),
+    ("max", 1, MANY, |args| Ok(best(args, Ordering::Greater))),
+    ("compare", 2, 2, |args| {
+        Ok(Value::Long(match args[0].compare(&args[1]) {
+            Ordering::Less => -1,
+            Ordering::Equal => 0,
+            Ordering::Greater => 1,
+        }))
+    }),
+    ("+", 0, MANY, |args| {
+        args.iter()
+            .try_fold(Value::Long(0), |sum, arg| arithmetic('+', &sum, arg))
+    }),
+    ("*", 0, MANY, |args| {
+        args.iter()
+            .try_fold(Value::Long(1), |sum, arg| arithmetic('*', &sum, arg))
+    }),
+    ("-", 1, MANY, |args| leading('-', 0, args)),
+    ("/", 1, MANY, |args| leading('/', 1, args)),
+    ("quot", 2, 2, |args| {
+        division(Division::Quot, &args[0], &args[1])
+    }),
+    ("rem", 2, 2, |args| {
+        division(Division::Rem, &args[0], &args[1])
+    }),
+    ("mod", 2, 2, |args| {
+        division(Division::Mod, &args[0], &args[1])
+    }),
+    ("inc", 1, 1, |args| {
+        arithmetic('+', &args[0], &Value::Long(1))
+    }),
+    ("dec", 1, 1, |args| {
+        arithmetic('-', &args[0], &Value::Long(1))
+    }),
+    ("abs", 1, 1, |args| {
+        if sign(&args[0])?.is_lt() {
+            leading('-', 0, args)
+        } else {
+            Ok(args[0].clone())
+        }
+    }),
+    ("zero?", 1, 1, |args| Ok(sign(&args[0])?.is_eq().into())),
+    ("pos?", 1, 1, |args| Ok(sign(&args[0])?.is_gt().into())),
+    ("neg?", 1, 1, |args| Ok(sign(&args[0])?.is_lt().into())),
+    ("even?", 1, 1, |args| {
+        Ok((division(Division::Mod, whole(&args[0])?, &Value::Long(2))? == Value::Long(0)).into())
+    }),
+    ("odd?", 1, 1, |args| {
+        Ok((division(Division::Mod, whole(&args[0])?, &Value::Long(2))? != Value::Long(0)).into())
+    }),
+    ("number?", 1, 1, |args| Ok(args[0].is_number().into())),
+    ("string?", 1, 1, |args| {
+        Ok(matches!(args[0], Value::String(_)).into())
+    }),
+    ("keyword?", 1, 1, |args| {
+        Ok(matches!(args[0], Value::Keyword(_)).into())
+    }),
+    ("and", 0, MANY, |args| {
+        let first = args.iter().find(|arg| !arg.is_truthy()).or(args.last());
+        Ok(first.cloned().unwrap_or(Value::Bool(true)))
+    }),
+    ("or", 0, MANY, |args| {
+        let first = args.iter().find(|arg| arg.is_truthy()).or(args.last());
+        Ok(first.cloned().unwrap_or(Value::Nil))
+    }),
+    ("not", 1, 1, |args| Ok((!args[0].is_truthy()).into())),
+    ("true?", 1, 1, |args| {
+        Ok((args[0] == Value::Bool(true)).into())
+    }),
+    ("false?", 1, 1, |args| {
+        Ok((args[0] == Value::Bool(false)).into())
+    }),
+    ("nil?", 1, 1, |args| Ok(args[0].is_nil().into())),
+    ("some?", 1, 1, |args| Ok((!args[0].is_nil()).into())),
+    ("identical?", 2, 2, |args| Ok((args[0] == args[1]).into())),
+    ("identity", 1, 1, |args| Ok(args[0].clone())),
+    ("ground", 1, 1, |args| Ok(args[0].clone())),
+    ("str", 0, MANY, |args| {
+        Ok(Value::text(args.iter().map(plain).collect::<String>()))
+    }),
+    ("pr-str", 0, MANY, |args| {
+        Ok(Value::text(spaced(args, ToString::to_string)))
+    }),
+    ("prn-str", 0, MANY, |args| {
+        Ok(Value::text(spaced(args, ToString::to_string) + "\n"))
+    }),
+    ("print-str", 0, MANY, |args| {
+        Ok(Value::text(spaced(args, shown)))
+    }),
+    ("println-str", 0, MANY, |args| {
+        Ok(Value::text(spaced(args, shown) + "\n"))
+    }),
+    ("subs", 2, 3, subs),
+    ("keyword", 1, 2, |args| named(args).map(Value::Keyword)),
+    ("symbol", 1, 2, |args| named(args).map(Value::Symbol)),
+    ("name", 1, 1, |args| match &args[0] {
+        Value::Keyword(name) | Value::Symbol(name) => Ok(Value::text(name.name())),
+        Value::String(_) => Ok(args[0].clone()),
+        other => wrong(format!("{other} has no name")),
+    }),
+    ("namespace", 1, 1, |args| match &args[0] {
+        Value::Keyword(name) | Value::Symbol(name) => {
+            Ok(name.namespace().map_or(Value::Nil, Value::text))
+        }
+        other => wrong(format!("{other} has no namespace")),
+    }),
+    ("re-pattern", 1, 1, |args| {
+        let text = text(&args[0])?;
+        Ok(Value::Tagged(PATTERN.into(), Box::new(Value::text(text))))
+    }),
+    ("re-find", 2, 2, |args| {
+        with_pattern(&args[0], |pattern| {
+            Ok(pattern
+                .captures(text(&args[1])?)
+                .map_or(Value::Nil, |found| groups(&found)))
+        })
+    }),
+    ("re-matches", 2, 2, |args| {
+        with_pattern(&args[0], |pattern| {
+            let text = text(&args[1])?;
+            let found = pattern
+                .captures(text)
+                .filter(|found| found[0].len() == text.len());
+            Ok(found.map_or(Value::Nil, |found| groups(&found)))
+        })
+    }),
+    ("re-seq", 2, 2, |args| {
+        with_pattern(&args[0], |pattern| {
+            let all: Vec<Value> = pattern
+                .captures_iter(text(&args[1])?)
+                .map(|found| groups(&found))
+                .collect();
+            Ok(if all.is_empty() {
+                Value::Nil
+            } else {
+                Value::List(all)
+            })
+        })
+    }),
+    ("like", 2, 3, |args| like(args).map(Value::Bool)),
+    ("not-like", 2, 3, |args| Ok((!like(args)?).into())),
+    ("in", 2, 2, |args| {
+        Ok(items(&args[1])?.contains(&args[0]).into())
+    }),
+    ("not-in", 2, 2, |args| {
+        Ok((!items(&args[1])?.contains(&args[0])).into())
+    }),
+    ("count", 1, 1, |args| {
+        Ok(Value::Long(match &args[0] {
+            Value::Nil => 0,
+            Value::String(text) => i64::try_from(text.encode_utf16().count()).unwrap_or(i64::MAX),
+            Value::Map(members) => i64::try_from(members.len()).unwrap_or(i64::MAX),
+            other => i64::try_from(items(other)?.len()).unwrap_or(i64::MAX),
+        }))
+    }),
+    ("empty?", 1, 1, |args| is_empty(&args[0]).map(Value::Bool)),
+    ("not-empty", 1, 1, |args| {
+        Ok(if is_empty(&args[0])? {
+            Value::Nil
+        } else {
+            args[0].clone()
+        })
+    }),
+    ("contains?", 2, 2, |args| {
+        Ok(match &args[0] {
+            Value::Nil => false,
+            Value::Map(members) => members.contains_key(&args[1]),
+            Value::Set(members) => members.contains(&args[1]),
+            Value::Vector(items) => args[1]
+                .as_i64()
+                .and_then(|at| usize::try_from(at).ok())
+                .is_some_and(|at| at < items.len()),
+            other => return wrong(format!("{other} has no keys")),
+        }
+        .into())
+    }),
+    ("get", 2, 3, |args| {
+        let found = match &args[0] {
+            Value::Map(members) => members.get(&args[1]),
+            Value::Set(members) => members.get(&args[1]),
+            Value::Vector(items) => args[1]
+                .as_i64()
+                .and_then(|at| usize::try_from(at).ok())
+                .and_then(|at| items.get(at)),
+            _ => None,
+        };
+        Ok(found.or(args.get(2)).cloned().unwrap_or(Value::Nil))
+    }),
+    ("range", 1, 3, range),
+    ("vector", 0, MANY, |args| Ok(Value::Vector(args.to_vec()))),
+    ("tuple", 0, MANY, |args| Ok(Value::Vector(args.to_vec()))),
+    ("untuple", 1, 1, |args| Ok(args[0].clone())),
+    ("vec", 1, 1, |args| items(&args[0]).map(Value::Vector)),
+    ("list", 0, MANY, |args| Ok(Value::List(args.to_vec()))),
+    ("set", 1, 1, |args| {
+        Ok(Value::Set(items(&args[0])?.into_iter().collect::<Set>()))
+    }),
+    ("hash-map", 0, MANY, map),
+    ("array-map", 0, MANY, map),
+    ("type", 1, 1, |args| {
+        Ok(if args[0].is_nil() {
+            Value::Nil
+        } else {
+            Value::Keyword(Name::within("db.type", args[0].kind()))
+        })
+    }),
+    ("meta", 1, 1, |_| Ok(Value::Nil)),
+    ("rand", 0, 1, |args| {
+        let most = args.first().map_or(Some(1.0), Value::as_f64).unwrap_or(1.0);
+        Ok(Value::Double(random() * most))
+    }),
+    ("rand-int", 1, 1, |args| {
+        let most = args[0].as_f64().unwrap_or(0.0);
+        Ok((random() * most)
+            .trunc()
+            .to_i64()
+            .map_or(Value::Nil, Value::Long))
+    }),
+    ("clojure.string/starts-with?", 2, 2, |args| {
+        Ok(text(&args[0])?.starts_with(text(&args[1])?).into())
+    }),
+    ("clojure.string/ends-with?", 2, 2, |args| {
+        Ok(text(&args[0])?.ends_with(text(&args[1])?).into())
+    }),
+    ("clojure.string/includes?", 2, 2, |args| {
+        Ok(text(&args[0])?.contains(text(&args[1])?).into())
+    }),
+    ("clojure.string/upper-case", 1, 1, |args| {
+        Ok(Value::text(text(&args[0])?.to_uppercase()))
+    }),
+    ("clojure.string/lower-case", 1, 1, |args| {
+        Ok(Value::text(text(&args[0])?.to_lowercase()))
+    }),
+    ("clojure.string/trim", 1, 1, |args| {
+        Ok(Value::text(text(&args[0])?.trim()))
+    }),
+    ("clojure.string/blank?", 1, 1, |args| {
+        Ok((args[0].is_nil() || text(&args[0])?.trim().is_empty()).into())
+    }),
+];
+
+const MANY: usize = usize::MAX;
+
+/// Calls a function.
+pub(crate) fn call(name: &Name, args: &[Value]) -> Result<Value> {
+    if name.as_str() == "apply" {
+        let [Value::Symbol(inner), before @ .., last] = args else {
+            return wrong("apply is given a function's name and a collection");
+        };
+        let mut all = before.to_vec();
+        all.extend(items(last)?);
+        return call(inner, &all);
+    }
+    let Some((own, least, most, function)) =
+        FUNCTIONS.iter().find(|(own, ..)| *own == name.as_str())
+    else {
+        return wrong(unknown(name));
+    };
+    if args.len() < *least || args.len() > *most {
+        return wrong(format!(
+            "{own} cannot be called with {} arguments",
+            args.len()
+        ));
+    }
+    function(args)
+}
+
+/// What is said of a function that is not there.
+pub(crate) fn unknown(name: &Name) -> String {
+    format!(
+        "there is no function {name}: a query calls built-in functions alone, and rules are called in clauses of their own"
+    )
+}
+
+fn pairs(args: &[Value], holds: impl Fn(&Value, &Value) -> bool) -> bool {
+    args.windows(2).all(|pair| holds(&pair[0], &pair[1]))
+}
+
+fn best(args: &[Value], wanted: Ordering) -> Value {
+    let better = |best: Value, arg: &Value| {
+        if arg.compare(&best) == wanted {
+            arg.clone()
+        } else {
+            best
+        }
+    };
+    args.iter().skip(1).fold(args[0].clone(), better)
+}
+
+pub(crate) fn text(value: &Value) -> Result<&str> {
+    value
+        .as_str()
+        .ok_or_else(|| Error::Query(format!("{value} is no text")))
+}
+
+fn whole(value: &Value) -> Result<&Value> {
+    match value {
+        Value::Long(_) | Value::BigInt(_) => Ok(value),
+        other => wrong(format!("{other} is no whole number")),
+    }
+}
+
+fn sign(value: &Value) -> Result<Ordering> {
+    if !value.is_number() {
+        return wrong(format!("{value} is no number"));
+    }
+    Ok(value.compare(&Value::Long(0)))
+}
+
+/// The items of a collection.
+pub(crate) fn items(value: &Value) -> Result<Vec<Value>> {
+    match value {
+        Value::Nil => Ok(Vec::new()),
+        Value::Vector(items) | Value::List(items) => Ok(items.clone()),
+        Value::Set(items) => Ok(items.iter().cloned().collect()),
+        Value::Map(members) => Ok(members
+            .iter()
+            .map(|(key, value)| Value::Vector(vec![key.clone(), value.clone()]))
+            .collect()),
+        other => wrong(format!("{other} is no collection")),
+    }
+}
+
+fn is_empty(value: &Value) -> Result<bool> {
+    match value {
+        Value::String(text) => Ok(text.is_empty()),
+        other => Ok(items(other)?.is_empty()),
+    }
+}
+
+fn map(args: &[Value]) -> Result<Value> {
+    if !args.len().is_multiple_of(2) {
+        return wrong("a map is made of keys and values");
+    }
+    Ok(Value::Map(
+        args.chunks(2)
+            .map(|pair| (pair[0].clone(), pair[1].clone()))
+            .collect(),
+    ))
+}
+
+fn range(args: &[Value]) -> Result<Value> {
+    let number = |at: usize| match args.get(at) {
+        Some(value) => value.as_i64().ok_or_else(|| {
+            Error::Query(format!(
+                "range counts in whole numbers, and {value} is none"
+            ))
+        }),
+        None => Ok(1),
+    };
+    let (from, to, step) = match args.len() {
+        1 => (0, number(0)?, 1),
+        _ => (number(0)?, number(1)?, number(2)?),
+    };
+    if step == 0 {
+        return wrong("range goes on by something");
+    }
+    let mut all = Vec::new();
+    let mut at = from;
+    while (step > 0 && at < to) || (step < 0 && at > to) {
+        if all.len() == MAX_ITEMS {
+            return wrong(format!("a range has at most {MAX_ITEMS} numbers"));
+        }
+        all.push(Value::Long(at));
+        match at.checked_add(step) {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    Ok(Value::List(all))
+}
+
+fn subs(args: &[Value]) -> Result<Value> {
+    let text = text(&args[0])?;
+    let length = text.chars().count();
+    let at = |value: &Value| {
+        value
+            .as_i64()
+            .and_then(|at| usize::try_from(at).ok())
+            .filter(|at| *at <= length)
+    };
+    let (from, to) = (at(&args[1]), args.get(2).map_or(Some(length), at));
+    match (from, to) {
+        (Some(from), Some(to)) if from <= to => Ok(Value::text(
+            text.chars().skip(from).take(to - from).collect::<String>(),
+        )),
+        _ => wrong(format!(
+            "subs goes beyond the {length} characters of {}",
+            args[0]
+        )),
+    }
+}
+
+fn named(args: &[Value]) -> Result<Name> {
+    let part = |value: &Value| match value {
+        Value::Keyword(name) | Value::Symbol(name) => Ok(name.as_str().to_owned()),
+        other => text(other).map(|text| text.strip_prefix(':').unwrap_or(text).to_owned()),
+    };
+    match args {
+        [namespace, name] => Ok(Name::within(&part(namespace)?, &part(name)?)),
+        args => Ok(Name::new(part(&args[0])?)),
+    }
+}
+
+/// As `str` writes it: texts bare, nothing as nothing.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Nil => String::new(),
+        value => shown(value),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.to_string(),
+        Value::Char(c) => c.to_string(),
+        Value::BigInt(number) => number.to_string(),
+        Value::BigDec(_) => value.to_string().trim_end_matches('M').to_owned(),
+        value => value.to_string(),
+    }
+}
+
+fn spaced(args: &[Value], write: impl Fn(&Value) -> String) -> String {
+    args.iter().map(write).collect::<Vec<_>>().join(" ")
+}
+
+fn with_pattern<T>(pattern: &Value, f: impl FnOnce(&Regex) -> Result<T>) -> Result<T> {
+    thread_local! {
+        static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
+    }
+    let source = match pattern {
+        Value::Tagged(tag, inner) if tag.as_str() == PATTERN => text(inner)?,
+        other => text(other)?,
+    };
+    let known = LAST.with_borrow(|last| match last {
+        Some((own, regex)) if own == source => Some(regex.clone()),
+        _ => None,
+    });
+    let regex = if let Some(regex) = known {
+        regex
+    } else {
+        let made = regex::RegexBuilder::new(source)
+            .size_limit(PATTERN_BYTES)
+            .build();
+        let regex = made.map_err(|error| {
+            Error::Query(format!("the pattern {source:?} cannot be used: {error}"))
+        })?;
+        LAST.set(Some((source.to_owned(), regex.clone())));
+        regex
+    };
+    f(&regex)
+}
+
+/// What was found: the text, or with its groups.
+fn groups(found: &regex::Captures<'_>) -> Value {
+    let part = |group: Option<regex::Match<'_>>| {
+        group.map_or(Value::Nil, |group| Value::text(group.as_str()))
+    };
+    if found.len() == 1 {
+        return part(found.get(0));
+    }
+    Value::Vector(found.iter().map(part).collect())
+}
+
+/// Whether a text is like a pattern in which `%` stands for anything and `_` for one character.
+fn like(args: &[Value]) -> Result<bool> {
+    let (given, pattern) = (text(&args[0])?, text(&args[1])?);
+    let escape = match args.get(2) {
+        Some(Value::Map(options)) => match options.get(&Value::keyword("escape")) {
+            Some(Value::Char(c)) => *c,
+            Some(Value::String(text)) if text.chars().count() == 1 => {
+                text.chars().next().unwrap_or('!')
+            }
+            _ => return wrong(":escape is one character"),
+        },
+        _ => '!',
+    };
+    let mut source = "(?s)^".to_owned();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            c if c == escape => match chars.next() {
+                Some(next) => source.push_str(&regex::escape(&next.to_string())),
+                None => {
+                    return wrong(format!(
+                        "the pattern {pattern:?} ends with what escapes nothing"
+                    ));
+                }
+            },
+            '%' => source.push_str(".*"),
+            '_' => source.push('.'),
+            c => {
+                let _ = write!(source, "{}", regex::escape(&c.to_string()));
+            }
+        }
+    }
+    source.push('$');
+    with_pattern(&Value::text(source), |pattern| Ok(pattern.is_match(given)))
+}
+
+/// A number from zero up to one. What it is good for is sampling.
+pub(crate) fn random() -> f64 {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+    let bits = RandomState::new().build_hasher().finish() >> 11;
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "53 bits are what a fraction has"
+    )]
+    let fraction = bits as f64 / (1_u64 << 53) as f64;
+    fraction
+}
+
+fn leading(operation: char, unit: i64, args: &[Value]) -> Result<Value> {
+    match args {
+        [only] => arithmetic(operation, &Value::Long(unit), only),
+        args => args[1..].iter().try_fold(args[0].clone(), |result, arg| {
+            arithmetic(operation, &result, arg)
+        }),
+    }
+}
+
+/// Digits that a decimal may have beyond its point, on either side.
+const MAX_SCALE: u64 = 4_096;
+
+fn decimal(number: BigDecimal) -> Result<Value> {
+    if number.fractional_digit_count().unsigned_abs() > MAX_SCALE || number.digits() > MAX_SCALE {
+        return wrong("a decimal number becomes too long");
+    }
+    Ok(Value::BigDec(Arc::new(number)))
+}
+
+fn as_decimal(value: &Value) -> Option<BigDecimal> {
+    match value {
+        Value::Long(number) => Some((*number).into()),
+        Value::BigInt(number) => Some((**number).clone().into()),
+        Value::BigDec(number) => Some((**number).clone()),
+        _ => None,
+    }
+}
+
+fn ratio(number: BigRational) -> Value {
+    if number.is_integer() {
+        Value::integer(number.to_integer())
+    } else {
+        Value::Ratio(Arc::new(number))
+    }
+}
+
+/// `+`, `-`, `*` or `/` of two numbers, as exact as the less exact of them.
+pub(crate) fn arithmetic(operation: char, one: &Value, other: &Value) -> Result<Value> {
+    if let (Value::Long(one), Value::Long(other)) = (one, other) {
+        let done = match operation {
+            '+' => one.checked_add(*other),
+            '-' => one.checked_sub(*other),
+            '*' => one.checked_mul(*other),
+            _ if *other == 0 => return wrong("something is divided by zero"),
+            _ if one.checked_rem(*other) == Some(0) => one.checked_div(*other),
+            _ => return Ok(ratio(BigRational::new((*one).into(), (*other).into()))),
+        };
+        return match done {
+            Some(number) => Ok(Value::Long(number)),
+            None => wrong("a whole number becomes longer than 64 bits; begin with one such as 1N"),
+        };
+    }
+    for value in [one, other] {
+        if !value.is_number() {
+            return wrong(format!("{value} is no number"));
+        }
+    }
+    let is_float = |value: &Value| matches!(value, Value::Double(_) | Value::Float(_));
+    if is_float(one) || is_float(other) {
+        let (one, other) = (
+            one.as_f64().unwrap_or(f64::NAN),
+            other.as_f64().unwrap_or(f64::NAN),
+        );
+        return Ok(Value::Double(match operation {
+            '+' => one + other,
+            '-' => one - other,
+            '*' => one * other,
+            _ => one / other,
+        }));
+    }
+    if let (Some(first), Some(second)) = (as_decimal(one), as_decimal(other))
+        && (matches!(one, Value::BigDec(_)) || matches!(other, Value::BigDec(_)))
+    {
+        return decimal(match operation {
+            '+' => first + second,
+            '-' => first - second,
+            '*' => first * second,
+            _ if second.is_zero() => return wrong("something is divided by zero"),
+            _ => first / second,
+        });
+    }
+    let exact = |value: &Value| value.as_exact().unwrap_or_else(BigRational::zero);
+    let (first, second) = (exact(one), exact(other));
+    let big = matches!(one, Value::BigInt(_)) || matches!(other, Value::BigInt(_));
+    let done = match operation {
+        '+' => first + second,
+        '-' => first - second,
+        '*' => first * second,
+        _ if second.is_zero() => return wrong("something is divided by zero"),
+        _ => first / second,
+    };
+    Ok(if big && done.is_integer() {
+        Value::BigInt(Arc::new(done.to_integer()))
+    } else {
+        ratio(done)
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Division {
+    Quot,
+    Rem,
+    Mod,
+}
+
+fn division(kind: Division, one: &Value, other: &Value) -> Result<Value> {
+    if sign(other)?.is_eq() {
+        return wrong("something is divided by zero");
+    }
+    if let (Value::Long(one), Value::Long(other)) = (one, other) {
+        let done = match kind {
+            Division::Quot => one.checked_div(*other),
+            Division::Rem => one.checked_rem(*other),
+            Division::Mod => one.checked_rem(*other).map(|rem| {
+                if rem != 0 && (rem < 0) != (*other < 0) {
+                    rem + other
+                } else {
+                    rem
+                }
+            }),
+        };
+        return done
+            .map(Value::Long)
+            .ok_or_else(|| Error::Query("a whole number becomes longer than 64 bits".to_owned()));
+    }
+    if let (Some(first), Some(second)) = (one.as_f64(), other.as_f64())
+        && (matches!(one, Value::Double(_) | Value::Float(_))
+            || matches!(other, Value::Double(_) | Value::Float(_)))
+    {
+        let rem = first % second;
+        return Ok(Value::Double(match kind {
+            Division::Quot => (first / second).trunc(),
+            Division::Mod if rem != 0.0 && (rem < 0.0) != (second < 0.0) => rem + second,
+            Division::Rem | Division::Mod => rem,
+        }));
+    }
+    sign(one)?;
+    let exact = |value: &Value| value.as_exact().unwrap_or_else(BigRational::zero);
+    let (first, second) = (exact(one), exact(other));
+    let quot = (&first / &second).trunc();
+    let rem = &first - &second * &quot;
+    let done = match kind {
+        Division::Quot => quot,
+        Division::Mod
+            if !rem.is_zero() && (rem < BigRational::zero()) != (second < BigRational::zero()) =>
+        {
+            rem + second
+        }
+        Division::Rem | Division::Mod => rem,
+    };
+    Ok(ratio(done))
+}
+
+/// The sum of whole numbers and others, for aggregates.
+pub(crate) fn sum(values: &[Value]) -> Result<Value> {
+    let whole: Option<BigInt> = values
+        .iter()
+        .map(|value| value.as_i64().map(BigInt::from))
+        .sum();
+    match whole {
+        Some(sum) => Ok(Value::integer(sum)),
+        None => values
+            .iter()
+            .try_fold(Value::Long(0), |sum, value| arithmetic('+', &sum, value)),
+    }
+}

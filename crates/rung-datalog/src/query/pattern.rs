@@ -1,0 +1,488 @@
+//! Patterns: how facts are found, from whichever side something is known.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use rung_edn::{Name, Value};
+
+use super::ast::{Argument, Call, Clause, Pattern, Term, Var};
+use super::cell::Cell;
+use super::relation::Relation;
+use super::watch::Watch;
+use crate::coerce::to_type;
+use crate::datom::{encoded, in_key, is_cut};
+use crate::db::Moment;
+use crate::schema::{Attribute, Type};
+use crate::{Entity, Error, Result};
+
+/// Rows whose fan-out is looked at.
+const SAMPLE: usize = 8;
+/// Facts that are counted before it is reckoned.
+const COUNTED: usize = 1_000;
+/// A look-up costs about as much as so many steps of a scan.
+const SEEK_STEPS: usize = 12;
+
+/// What is known of a place before any row is looked at.
+#[derive(Debug, Clone)]
+enum Place {
+    /// Anything.
+    Any,
+    /// A variable that has no value yet.
+    Free(Var),
+    /// A variable that has one, and its column.
+    Bound(usize),
+    /// This.
+    Fixed(Fixed),
+}
+
+#[derive(Debug, Clone)]
+enum Fixed {
+    Entity(Entity),
+    Attribute(Arc<Attribute>),
+    Value(Arc<[u8]>),
+}
+
+/// A pattern against a database, for the rows that there are.
+pub(crate) struct Scan<'p, 't> {
+    moment: &'p Moment<'t>,
+    e: Place,
+    a: Place,
+    v: Place,
+    /// The bounds of the value, where conditions say so.
+    bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    /// The variables that it gives values to.
+    free: Vec<Var>,
+}
+
+/// The facts that a look-up finds.
+type Facts<'s, 't> = Box<dyn Iterator<Item = Result<(Entity, u32, &'t [u8])>> + 's>;
+
+impl<'p, 't> Scan<'p, 't> {
+    /// `None` where nothing can match.
+    pub(crate) fn new(
+        moment: &'p Moment<'t>,
+        pattern: &Pattern,
+        relation: &Relation<'t>,
+        conditions: &[&Clause],
+    ) -> Result<Option<Self>> {
+        if pattern.terms.len() > 3 {
+            return Err(Error::Query(
+                "a pattern has an entity, an attribute and a value".to_owned(),
+            ));
+        }
+        let term = |at: usize| pattern.terms.get(at).unwrap_or(&Term::Blank);
+        let var = |var: &Var| match relation.column(var) {
+            Some(column) => Place::Bound(column),
+            None => Place::Free(var.clone()),
+        };
+        let a = match term(1) {
+            Term::Blank => Place::Any,
+            Term::Var(name) => var(name),
+            Term::Constant(value) => {
+                let Some(attribute) = named(moment, value)? else {
+                    return Ok(None);
+                };
+                Place::Fixed(Fixed::Attribute(attribute))
+            }
+        };
+        let e = match term(0) {
+            Term::Blank => Place::Any,
+            Term::Var(name) => var(name),
+            Term::Constant(value) => match moment.entity_id(value)? {
+                Some(e) => Place::Fixed(Fixed::Entity(e)),
+                None => return Ok(None),
+            },
+        };
+        let attribute = match &a {
+            Place::Fixed(Fixed::Attribute(attribute)) => Some(attribute.clone()),
+            _ => None,
+        };
+        let v = match term(2) {
+            Term::Blank => Place::Any,
+            Term::Var(name) => var(name),
+            Term::Constant(value) => match wanted(moment, attribute.as_deref(), value)? {
+                Some(value) => Place::Fixed(Fixed::Value(encoded(&value).into())),
+                None => return Ok(None),
+            },
+        };
+        let mut free = Vec::new();
+        for place in [&e, &a, &v] {
+            if let Place::Free(var) = place {
+                super::ast::add(&mut free, var);
+            }
+        }
+        let bounds = match (&v, &attribute) {
+            (Place::Free(var), Some(attribute)) => bounds(var, attribute, conditions),
+            _ => (Bound::Unbounded, Bound::Unbounded),
+        };
+        Ok(Some(Self {
+            moment,
+            e,
+            a,
+            v,
+            bounds,
+            free,
+        }))
+    }
+
+    fn attribute(&self) -> Option<&Arc<Attribute>> {
+        match &self.a {
+            Place::Fixed(Fixed::Attribute(attribute)) => Some(attribute),
+            _ => None,
+        }
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.bounds != (Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// Whether rows have something that it can be looked up by.
+    fn is_bound(&self) -> bool {
+        [&self.e, &self.a, &self.v]
+            .iter()
+            .any(|place| matches!(place, Place::Bound(_)))
+    }
+
+    /// How many rows there will be.
+    pub(crate) fn estimate(&self, relation: &Relation<'t>) -> Result<usize> {
+        let rows = relation.len();
+        if !self.is_bound() {
+            return Ok(rows.saturating_mul(self.size()?));
+        }
+        let attribute = self.attribute();
+        let one = attribute.is_some_and(|attribute| {
+            let by_entity = !attribute.many && !matches!(self.e, Place::Any | Place::Free(_));
+            let by_value =
+                attribute.unique.is_some() && !matches!(self.v, Place::Any | Place::Free(_));
+            by_entity || by_value
+        });
+        if one {
+            return Ok(rows);
+        }
+        let step = (rows / SAMPLE).max(1);
+        let (mut looked_at, mut found) = (0, 0);
+        for at in (0..rows).step_by(step).take(SAMPLE) {
+            looked_at += 1;
+            let facts = self.facts(Some(relation.row(at)))?;
+            found += facts.take(COUNTED).count();
+        }
+        Ok((found * rows).div_ceil(looked_at.max(1)))
+    }
+
+    /// How many facts there are whatever the rows.
+    fn size(&self) -> Result<usize> {
+        let counted = |facts: Facts<'_, 't>| facts.take(COUNTED).count();
+        let all = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        if matches!(self.e, Place::Fixed(_)) {
+            return Ok(counted(self.facts(None)?));
+        }
+        let Some(attribute) = self.attribute() else {
+            return Ok(all(self.moment.count()?));
+        };
+        let whole = all(self.moment.count_of(attribute.id)?);
+        if matches!(self.v, Place::Fixed(_)) || self.is_bounded() {
+            let some = counted(self.facts(None)?);
+            return Ok(if some < COUNTED {
+                some
+            } else {
+                (whole / 3).max(COUNTED)
+            });
+        }
+        Ok(whole)
+    }
+
+    /// Extends the rows by what matches. Whether it was looked up row by row.
+    pub(crate) fn join(
+        &self,
+        relation: &Relation<'t>,
+        watch: &Watch,
+    ) -> Result<(Relation<'t>, bool)> {
+        if self.is_bound() {
+            let by_lookup = relation.len().saturating_mul(SEEK_STEPS);
+            // An entity may be called by a name, which is no number.
+            let by_name = |place: &Place| match place {
+                Place::Bound(column) => relation.rows().any(|row| row[*column].entity().is_none()),
+                _ => false,
+            };
+            let named = by_name(&self.e)
+                || (self.attribute().is_some_and(|attribute| attribute.is_ref())
+                    && by_name(&self.v));
+            if self.attribute().is_none() || named || by_lookup <= self.scanned()? {
+                return Ok((self.looked_up(relation, watch)?, true));
+            }
+        }
+        let alone = self.alone(&relation.vars);
+        let facts = alone.looked_up(&Relation::unit(), watch)?;
+        if relation.len() == 1 && relation.vars.is_empty() {
+            return Ok((facts, false));
+        }
+        Ok((relation.join(&facts, watch)?, false))
+    }
+
+    /// Steps that a scan of all of it takes.
+    fn scanned(&self) -> Result<usize> {
+        let count = match self.attribute() {
+            Some(attribute) => self.moment.count_of(attribute.id)?,
+            None => self.moment.count()?,
+        };
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The same without rows: what they have is free here.
+    fn alone(&self, vars: &[Var]) -> Scan<'p, 't> {
+        let freed = |place: &Place| match place {
+            Place::Bound(column) => Place::Free(vars[*column].clone()),
+            other => other.clone(),
+        };
+        let (e, a, v) = (freed(&self.e), freed(&self.a), freed(&self.v));
+        let mut free = Vec::new();
+        for place in [&e, &a, &v] {
+            if let Place::Free(var) = place {
+                super::ast::add(&mut free, var);
+            }
+        }
+        Scan {
+            moment: self.moment,
+            e,
+            a,
+            v,
+            bounds: self.bounds.clone(),
+            free,
+        }
+    }
+
+    fn looked_up(&self, relation: &Relation<'t>, watch: &Watch) -> Result<Relation<'t>> {
+        let mut vars = relation.vars.clone();
+        vars.extend(self.free.iter().cloned());
+        let mut joined = Relation::none(vars);
+        let mut cells: Vec<Cell<'t>> = Vec::with_capacity(3);
+        for row in relation.rows() {
+            watch.step()?;
+            let mut last: Option<Vec<Cell<'t>>> = None;
+            for fact in self.facts(Some(row))? {
+                watch.step()?;
+                let fact = fact?;
+                if !self.read(fact, &mut cells) {
+                    continue;
+                }
+                // What a blank hides is said once.
+                if last.as_ref() == Some(&cells) {
+                    continue;
+                }
+                joined.push(row.iter().chain(&cells).cloned(), watch)?;
+                if self.free.is_empty() {
+                    break;
+                }
+                last = Some(cells.clone());
+            }
+        }
+        Ok(joined)
+    }
+
+    /// The values of the free variables in a fact. Whether it agrees with itself where one stands twice.
+    fn read(&self, (e, a, v): (Entity, u32, &'t [u8]), cells: &mut Vec<Cell<'t>>) -> bool {
+        cells.clear();
+        let mut seen: [Option<&Var>; 3] = [None; 3];
+        for (at, place) in [&self.e, &self.a, &self.v].into_iter().enumerate() {
+            let Place::Free(var) = place else { continue };
+            let cell = match at {
+                0 => Cell::of_entity(e),
+                1 => {
+                    let attribute = self.moment.schema.by_id(a);
+                    let name = attribute.map_or(Value::Nil, |attribute| {
+                        Value::Keyword(attribute.name.clone())
+                    });
+                    Cell::of_value(&name)
+                }
+                _ => Cell::of_bytes(v),
+            };
+            match seen.iter().position(|known| *known == Some(var)) {
+                Some(known) if cells[known] != cell => return false,
+                Some(_) => {}
+                None => {
+                    seen[cells.len()] = Some(var);
+                    cells.push(cell);
+                }
+            }
+        }
+        true
+    }
+
+    /// The facts that match a row.
+    fn facts<'s>(&'s self, row: Option<&[Cell<'t>]>) -> Result<Facts<'s, 't>> {
+        let moment = self.moment;
+        let none = || Ok(Box::new(std::iter::empty()) as Facts<'s, 't>);
+        let attribute = match (&self.a, row) {
+            (Place::Fixed(Fixed::Attribute(attribute)), _) => Some(attribute.clone()),
+            (Place::Bound(column), Some(row)) => match named(moment, &row[*column].value()?)? {
+                Some(attribute) => Some(attribute),
+                None => return none(),
+            },
+            _ => None,
+        };
+        let e = match (&self.e, row) {
+            (Place::Fixed(Fixed::Entity(e)), _) => Some(*e),
+            (Place::Bound(column), Some(row)) => {
+                let found = match &row[*column] {
+                    cell @ Cell::Long(_) => cell.entity(),
+                    cell => called(moment, &cell.value()?)?,
+                };
+                match found {
+                    Some(e) => Some(e),
+                    None => return none(),
+                }
+            }
+            _ => None,
+        };
+        let v: Option<std::borrow::Cow<'_, [u8]>> = match (&self.v, row) {
+            (Place::Fixed(Fixed::Value(bytes)), _) => Some(std::borrow::Cow::Borrowed(bytes)),
+            (Place::Bound(column), Some(row)) => {
+                let cell = &row[*column];
+                let is_name = attribute
+                    .as_ref()
+                    .is_some_and(|attribute| attribute.is_ref())
+                    && cell.entity().is_none();
+                if is_name {
+                    match called(moment, &cell.value()?)? {
+                        Some(e) => Some(Cell::of_entity(e).bytes().into_owned().into()),
+                        None => return none(),
+                    }
+                } else {
+                    Some(cell.bytes().into_owned().into())
+                }
+            }
+            _ => None,
+        };
+        match (e, attribute, v) {
+            (Some(e), Some(attribute), Some(v)) => {
+                let v = v.into_owned();
+                let facts = moment.of_entity_value(e, attribute.id, &v)?;
+                Ok(Box::new(facts.into_iter().map(Ok)))
+            }
+            (Some(e), attribute, v) => {
+                let v = v.map(std::borrow::Cow::into_owned);
+                let facts = moment.of_entity(e, attribute.map(|attribute| attribute.id))?;
+                Ok(Box::new(facts.filter(move |fact| match (fact, &v) {
+                    (Ok((_, _, own)), Some(v)) => own == v,
+                    _ => true,
+                })))
+            }
+            (None, Some(attribute), Some(v)) => Ok(Box::new(moment.of_value(attribute.id, &v)?)),
+            (None, Some(attribute), None) => {
+                let bound = |bound: &'s Bound<Vec<u8>>| bound.as_ref().map(Vec::as_slice);
+                Ok(Box::new(moment.of_attribute(
+                    attribute.id,
+                    bound(&self.bounds.0),
+                    bound(&self.bounds.1),
+                )?))
+            }
+            (None, None, Some(v)) => {
+                let mut all = Vec::new();
+                for attribute in moment.schema.attributes() {
+                    for fact in moment.of_value(attribute.id, &v)? {
+                        all.push(fact);
+                    }
+                }
+                Ok(Box::new(all.into_iter()))
+            }
+            (None, None, None) => Ok(Box::new(moment.all()?)),
+        }
+    }
+}
+
+/// An attribute, by its name or by the entity that is called so.
+fn named(moment: &Moment<'_>, value: &Value) -> Result<Option<Arc<Attribute>>> {
+    match value {
+        Value::Keyword(name) => Ok(moment.attribute(name).cloned()),
+        Value::String(text) => Ok(moment
+            .attribute(&Name::new(text.strip_prefix(':').unwrap_or(text)))
+            .cloned()),
+        other => Err(Error::Query(format!(
+            "{other} is no attribute: it is a keyword"
+        ))),
+    }
+}
+
+/// The entity that is called so; what calls nobody matches nothing.
+fn called(moment: &Moment<'_>, value: &Value) -> Result<Option<Entity>> {
+    match value {
+        Value::Keyword(_) | Value::Vector(_) | Value::List(_) => moment.entity_id(value),
+        _ => Ok(None),
+    }
+}
+
+/// A constant as the attribute has it; `None` where it can have no such value.
+fn wanted(
+    moment: &Moment<'_>,
+    attribute: Option<&Attribute>,
+    value: &Value,
+) -> Result<Option<Value>> {
+    let Some(attribute) = attribute else {
+        return Ok(Some(value.clone()));
+    };
+    if attribute.is_ref() && !matches!(value, Value::Long(_)) {
+        return Ok(called(moment, value)?.map(crate::db::entity_value));
+    }
+    Ok(Some(
+        exact(attribute, value).unwrap_or_else(|| value.clone()),
+    ))
+}
+
+/// A number as the attribute has it, where nothing of it is lost.
+fn exact(attribute: &Attribute, value: &Value) -> Option<Value> {
+    let kind = attribute.kind?;
+    let wider = matches!(
+        kind,
+        Type::Double | Type::Float | Type::BigInt | Type::BigDec
+    );
+    if !(wider && value.is_number()) {
+        return None;
+    }
+    to_type(kind, value).filter(|typed| typed.compare(value).is_eq())
+}
+
+/// The bounds that conditions set to a variable which has the values of an attribute.
+fn bounds(
+    var: &Var,
+    attribute: &Attribute,
+    conditions: &[&Clause],
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let (mut from, mut to) = (Bound::Unbounded, Bound::Unbounded);
+    let Some(kind) = attribute.kind else {
+        return (from, to);
+    };
+    for clause in conditions {
+        let Clause::Predicate(Call {
+            function,
+            arguments,
+        }) = clause
+        else {
+            continue;
+        };
+        let (value, turned) = match &arguments[..] {
+            [Argument::Var(own), Argument::Constant(value)] if own == var => (value, false),
+            [Argument::Constant(value), Argument::Var(own)] if own == var => (value, true),
+            _ => continue,
+        };
+        // Bytes are in the order of values within one kind alone.
+        let Some(value) = to_type(kind, value).filter(|typed| typed.compare(value).is_eq()) else {
+            continue;
+        };
+        let bytes = encoded(&value);
+        if is_cut(&in_key(&bytes)) {
+            continue;
+        }
+        match (function.as_str(), turned) {
+            (">", false) | ("<", true) => from = Bound::Excluded(bytes),
+            (">=", false) | ("<=", true) => from = Bound::Included(bytes),
+            ("<", false) | (">", true) => to = Bound::Excluded(bytes),
+            ("<=", false) | (">=", true) => to = Bound::Included(bytes),
+            ("=", _) => {
+                from = Bound::Included(bytes.clone());
+                to = Bound::Included(bytes);
+            }
+            _ => {}
+        }
+    }
+    (from, to)
+}

@@ -1,0 +1,279 @@
+//! Rows of values, each variable a column.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use super::ast::Var;
+use super::cell::Cell;
+use super::watch::Watch;
+use crate::Result;
+
+/// Rows, in no order.
+#[derive(Debug, Clone)]
+pub(crate) struct Relation<'t> {
+    pub(crate) vars: Vec<Var>,
+    cells: Vec<Cell<'t>>,
+    rows: usize,
+}
+
+/// Bytes of a cell by itself.
+const CELL_BYTES: usize = size_of::<Cell<'static>>();
+
+impl<'t> Relation<'t> {
+    /// No rows.
+    pub(crate) fn none(vars: Vec<Var>) -> Self {
+        Self {
+            vars,
+            cells: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    /// One row that says nothing.
+    pub(crate) fn unit() -> Self {
+        Self {
+            vars: Vec::new(),
+            cells: Vec::new(),
+            rows: 1,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    pub(crate) fn column(&self, var: &Var) -> Option<usize> {
+        self.vars.iter().position(|own| own == var)
+    }
+
+    pub(crate) fn row(&self, at: usize) -> &[Cell<'t>] {
+        let width = self.vars.len();
+        &self.cells[at * width..(at + 1) * width]
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[Cell<'t>]> {
+        (0..self.rows).map(|at| self.row(at))
+    }
+
+    /// Adds a row. What it takes is counted.
+    pub(crate) fn push(
+        &mut self,
+        row: impl IntoIterator<Item = Cell<'t>>,
+        watch: &Watch,
+    ) -> Result<()> {
+        let before = self.cells.len();
+        self.cells.extend(row);
+        debug_assert_eq!(
+            self.cells.len() - before,
+            self.vars.len(),
+            "a row has a cell for each variable"
+        );
+        self.rows += 1;
+        let own: usize = self.cells[before..].iter().map(Cell::weight).sum();
+        watch.take((self.cells.len() - before) * CELL_BYTES + own)
+    }
+
+    /// The rows with these variables alone, each once.
+    pub(crate) fn project(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
+        let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();
+        debug_assert_eq!(columns.len(), vars.len(), "what is kept is there");
+        let mut distinct = Distinct::new(vars.to_vec());
+        for row in self.rows() {
+            distinct.insert(columns.iter().map(|at| &row[*at]), watch)?;
+        }
+        Ok(distinct.relation)
+    }
+
+    /// The rows for which `keep` says so.
+    pub(crate) fn filter(self, mut keep: impl FnMut(&[Cell<'t>]) -> Result<bool>) -> Result<Self> {
+        let mut kept = Self::none(self.vars.clone());
+        for row in self.rows() {
+            if keep(row)? {
+                kept.cells.extend_from_slice(row);
+                kept.rows += 1;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The rows that agree with those of another relation in what both have, with what both say.
+    pub(crate) fn join(&self, other: &Self, watch: &Watch) -> Result<Self> {
+        // The smaller one is looked up in.
+        let (small, large) = if self.len() <= other.len() {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        let shared: Vec<(usize, usize)> = small
+            .vars
+            .iter()
+            .enumerate()
+            .filter_map(|(at, var)| Some((at, large.column(var)?)))
+            .collect();
+        let added: Vec<usize> = (0..small.vars.len())
+            .filter(|at| large.column(&small.vars[*at]).is_none())
+            .collect();
+        let mut vars = large.vars.clone();
+        vars.extend(added.iter().map(|at| small.vars[*at].clone()));
+        let mut joined = Self::none(vars);
+        let index = Index::of(small, shared.iter().map(|(at, _)| *at).collect());
+        let probe: Vec<usize> = shared.iter().map(|(_, at)| *at).collect();
+        for row in large.rows() {
+            watch.step()?;
+            for at in index.find(small, &probe.iter().map(|at| &row[*at])) {
+                let other = small.row(at);
+                let cells = row
+                    .iter()
+                    .chain(added.iter().map(|at| &other[*at]))
+                    .cloned();
+                joined.push(cells, watch)?;
+            }
+        }
+        Ok(joined)
+    }
+
+    /// The rows for which another relation has one that agrees with them, or those for which it has none.
+    pub(crate) fn matching(self, other: &Self, has: bool, watch: &Watch) -> Result<Self> {
+        let shared: Vec<(usize, usize)> = other
+            .vars
+            .iter()
+            .enumerate()
+            .filter_map(|(at, var)| Some((at, self.column(var)?)))
+            .collect();
+        let index = Index::of(other, shared.iter().map(|(at, _)| *at).collect());
+        let probe: Vec<usize> = shared.iter().map(|(_, at)| *at).collect();
+        self.filter(|row| {
+            watch.step()?;
+            let found = index
+                .find(other, &probe.iter().map(|at| &row[*at]))
+                .next()
+                .is_some();
+            Ok(found == has)
+        })
+    }
+}
+
+fn hash<'c, 't: 'c>(cells: impl Iterator<Item = &'c Cell<'t>>) -> u64 {
+    use std::hash::Hash as _;
+    let mut hasher = FxBuildHasher.build_hasher();
+    for cell in cells {
+        cell.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Rows by some of their columns.
+pub(crate) struct Index {
+    columns: Vec<usize>,
+    /// The first row of each, by what it has in the columns.
+    first: HashTable<u32>,
+    /// The row after each that has the same there.
+    next: Vec<u32>,
+}
+
+const LAST: u32 = u32::MAX;
+
+impl Index {
+    pub(crate) fn of(relation: &Relation<'_>, columns: Vec<usize>) -> Self {
+        let mut first: HashTable<u32> = HashTable::with_capacity(relation.len());
+        let mut next = vec![LAST; relation.len()];
+        let key = |row: u32| {
+            let row = relation.row(row as usize);
+            hash(columns.iter().map(|at| &row[*at]))
+        };
+        for row in 0..u32::try_from(relation.len()).expect("memory ends before") {
+            let own = key(row);
+            let cells = relation.row(row as usize);
+            let same = |other: &u32| {
+                let other = relation.row(*other as usize);
+                columns.iter().all(|at| other[*at] == cells[*at])
+            };
+            match first.entry(own, same, |row| key(*row)) {
+                hashbrown::hash_table::Entry::Occupied(mut head) => {
+                    next[row as usize] = *head.get();
+                    *head.get_mut() = row;
+                }
+                hashbrown::hash_table::Entry::Vacant(vacant) => {
+                    vacant.insert(row);
+                }
+            }
+        }
+        Self {
+            columns,
+            first,
+            next,
+        }
+    }
+
+    /// The rows that have these cells in the columns.
+    pub(crate) fn find<'c, 't: 'c>(
+        &'c self,
+        relation: &'c Relation<'t>,
+        cells: &(impl Iterator<Item = &'c Cell<'t>> + Clone),
+    ) -> impl Iterator<Item = usize> + 'c {
+        let own = hash(cells.clone());
+        let same = |row: &u32| {
+            let row = relation.row(*row as usize);
+            self.columns
+                .iter()
+                .zip(cells.clone())
+                .all(|(at, cell)| row[*at] == *cell)
+        };
+        let first = self.first.find(own, same).copied().unwrap_or(LAST);
+        std::iter::successors((first != LAST).then_some(first), |row| {
+            let next = self.next[*row as usize];
+            (next != LAST).then_some(next)
+        })
+        .map(|row| row as usize)
+    }
+}
+
+/// Rows that are there once each, and grow.
+#[derive(Debug)]
+pub(crate) struct Distinct<'t> {
+    pub(crate) relation: Relation<'t>,
+    known: HashTable<u32>,
+}
+
+impl<'t> Distinct<'t> {
+    pub(crate) fn new(vars: Vec<Var>) -> Self {
+        Self {
+            relation: Relation::none(vars),
+            known: HashTable::new(),
+        }
+    }
+
+    /// Adds a row. Whether it is new.
+    pub(crate) fn insert<'c>(
+        &mut self,
+        cells: impl Iterator<Item = &'c Cell<'t>> + Clone,
+        watch: &Watch,
+    ) -> Result<bool>
+    where
+        't: 'c,
+    {
+        let relation = &self.relation;
+        let own = hash(cells.clone());
+        let same = |row: &u32| relation.row(*row as usize).iter().eq(cells.clone());
+        let row = u32::try_from(relation.len()).expect("memory ends before");
+        let rehash = |row: &u32| hash(relation.row(*row as usize).iter());
+        let hashbrown::hash_table::Entry::Vacant(vacant) = self.known.entry(own, same, rehash)
+        else {
+            return Ok(false);
+        };
+        vacant.insert(row);
+        self.relation.push(cells.cloned(), watch)?;
+        watch.take(8)?;
+        Ok(true)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.relation.len()
+    }
+}

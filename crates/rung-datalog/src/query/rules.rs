@@ -1,0 +1,667 @@
+//! Rules: what holds where something holds that may call them again.
+//!
+//! A rule is asked for what is known of its arguments: its *demand*. Its *answers* are kept for the whole query. Rules that call each
+//! other are worked out together, round after round, from what came to be in the round before: new demand goes through
+//! every branch, and new answers through every branch that calls for them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rung_edn::Name;
+
+use super::ast::{Branch, Call, Clause, Not, Or, Pattern, Rule, RuleCall, Rules, Term, Var};
+use super::cell::Cell;
+use super::relation::{Distinct, Relation};
+use super::solve::Context;
+use crate::{Error, Result};
+
+/// What is known of rules so far.
+#[derive(Default)]
+pub(crate) struct Recursion<'t> {
+    tables: HashMap<Key, Table<'t>>,
+    /// Rules that are being worked out together, the outermost first.
+    active: Vec<(Name, Arc<Vec<Name>>)>,
+    /// How many of them were begun outside of the innermost `not`.
+    negated: usize,
+}
+
+/// The source that a rule is asked of, and its name.
+type Key = (Name, Name);
+
+struct Table<'t> {
+    answers: Distinct<'t>,
+    /// Answers that have gone through every branch.
+    spread: usize,
+    /// What was asked, by which arguments are known.
+    demands: Vec<Demand<'t>>,
+}
+
+struct Demand<'t> {
+    known: Vec<bool>,
+    rows: Distinct<'t>,
+    /// Rows that have gone through every branch.
+    spread: usize,
+}
+
+fn wrong<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Query(why.into()))
+}
+
+/// The variables that stand for the places of a rule's arguments.
+fn places(arity: usize) -> Vec<Var> {
+    (0..arity).map(|at| Var::new(format!("?#{at}"))).collect()
+}
+
+impl<'t> Table<'t> {
+    fn new(arity: usize) -> Self {
+        Self {
+            answers: Distinct::new(places(arity)),
+            spread: 0,
+            demands: Vec::new(),
+        }
+    }
+
+    fn demand(&mut self, known: &[bool]) -> &mut Demand<'t> {
+        let at = self.demands.iter().position(|demand| demand.known == known);
+        let at = at.unwrap_or_else(|| {
+            let vars = places(known.len())
+                .into_iter()
+                .zip(known)
+                .filter(|(_, known)| **known);
+            self.demands.push(Demand {
+                known: known.to_vec(),
+                rows: Distinct::new(vars.map(|(var, _)| var).collect()),
+                spread: 0,
+            });
+            self.demands.len() - 1
+        });
+        &mut self.demands[at]
+    }
+}
+
+impl Rules {
+    /// Takes `or` out of the branches of rules where it calls rules: it becomes a rule of its own.
+    pub(crate) fn flattened(self) -> Self {
+        let mut flat = HashMap::new();
+        for rule in self.0.into_values() {
+            let mut rule = (*rule).clone();
+            for branch in &mut rule.branches {
+                lift(&rule.name, &mut branch.clauses, &mut flat);
+            }
+            flat.insert(rule.name.clone(), Arc::new(rule));
+        }
+        Self(flat)
+    }
+
+    /// The rules that this one calls and that call it.
+    fn together(&self, name: &Name) -> Vec<Name> {
+        let reached = |from: &Name| {
+            let mut reached = Vec::new();
+            let mut open = vec![from.clone()];
+            while let Some(name) = open.pop() {
+                let mut called = Vec::new();
+                if let Some(rule) = self.0.get(&name) {
+                    let clauses = rule.branches.iter().flat_map(|branch| &branch.clauses);
+                    clauses.for_each(|clause| clause.calls(&mut called));
+                }
+                for name in called {
+                    if !reached.contains(&name) {
+                        reached.push(name.clone());
+                        open.push(name);
+                    }
+                }
+            }
+            reached
+        };
+        let mut together = vec![name.clone()];
+        for other in reached(name) {
+            if other != *name && reached(&other).contains(name) {
+                together.push(other);
+            }
+        }
+        together
+    }
+}
+
+fn lift(rule: &Name, clauses: &mut [Clause], into: &mut HashMap<Name, Arc<Rule>>) {
+    for clause in clauses {
+        let mut called = Vec::new();
+        clause.calls(&mut called);
+        let Clause::Or(or) = clause else { continue };
+        if called.is_empty() {
+            continue;
+        }
+        let name = Name::new(format!("{rule}#{}", into.len()));
+        let head = or.shared();
+        // Taken, so that what is lifted out of it has another name.
+        let mut own = Rule {
+            name: name.clone(),
+            arity: head.len(),
+            required: 0,
+            branches: Vec::new(),
+        };
+        into.insert(name.clone(), Arc::new(own.clone()));
+        for branch in &or.branches {
+            let mut clauses = branch.clone();
+            lift(&name, &mut clauses, into);
+            own.branches.push(Branch {
+                head: head.clone(),
+                clauses,
+            });
+        }
+        into.insert(name.clone(), Arc::new(own));
+        *clause = Clause::Rule(RuleCall {
+            source: "$".into(),
+            name,
+            arguments: head.into_iter().map(Term::Var).collect(),
+        });
+    }
+}
+
+/// Clauses that mean another source where they name none.
+fn asked_of(source: &Name, clauses: &[Clause]) -> Vec<Clause> {
+    let own = |name: &Name| {
+        if name.as_str() == "$" {
+            source.clone()
+        } else {
+            name.clone()
+        }
+    };
+    let arguments = |call: &Call| {
+        let mut call = call.clone();
+        for argument in &mut call.arguments {
+            if let super::ast::Argument::Source(name) = argument {
+                *name = own(name);
+            }
+        }
+        call
+    };
+    let each = clauses.iter().map(|clause| match clause {
+        Clause::Pattern(pattern) => Clause::Pattern(Pattern {
+            source: own(&pattern.source),
+            terms: pattern.terms.clone(),
+        }),
+        Clause::Rule(call) => Clause::Rule(RuleCall {
+            source: own(&call.source),
+            ..call.clone()
+        }),
+        Clause::Not(not) => Clause::Not(Not {
+            vars: not.vars.clone(),
+            clauses: asked_of(source, &not.clauses),
+        }),
+        Clause::Or(or) => Clause::Or(Or {
+            branches: or
+                .branches
+                .iter()
+                .map(|branch| asked_of(source, branch))
+                .collect(),
+            ..or.clone()
+        }),
+        Clause::Predicate(call) => Clause::Predicate(arguments(call)),
+        Clause::Function(call, binding) => Clause::Function(arguments(call), binding.clone()),
+    });
+    each.collect()
+}
+
+impl<'t> Context<'_, 't> {
+    /// Extends the rows by what a rule says of them.
+    pub(crate) fn rule(&self, call: &RuleCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
+        let rule = self.find_rule(call)?;
+        let known: Vec<bool> = call
+            .arguments
+            .iter()
+            .map(|term| match term {
+                Term::Var(var) => relation.column(var).is_some(),
+                Term::Constant(_) => true,
+                Term::Blank => false,
+            })
+            .collect();
+        if known[..rule.required].contains(&false) {
+            return wrong(format!(
+                "the rule {} is called before its first {} arguments have values",
+                rule.name, rule.required
+            ));
+        }
+        let key = (call.source.clone(), call.name.clone());
+        let together = {
+            let mut recursion = self.recursion.borrow_mut();
+            let at = recursion
+                .active
+                .iter()
+                .position(|(source, names)| *source == key.0 && names.contains(&key.1));
+            if at.is_some_and(|at| at < recursion.negated) {
+                return wrong(format!(
+                    "the rule {} holds where it does not: it calls itself within not",
+                    rule.name
+                ));
+            }
+            let table = recursion
+                .tables
+                .entry(key.clone())
+                .or_insert_with(|| Table::new(rule.arity));
+            let demand = table.demand(&known);
+            let columns = call.arguments.iter().filter_map(|term| match term {
+                Term::Var(var) => relation.column(var).map(Ok),
+                Term::Constant(value) => Some(Err(Cell::of_value(value))),
+                Term::Blank => None,
+            });
+            let columns: Vec<std::result::Result<usize, Cell<'t>>> = columns.collect();
+            for row in relation.rows() {
+                let cells = columns.iter().map(|column| match column {
+                    Ok(at) => &row[*at],
+                    Err(constant) => constant,
+                });
+                demand.rows.insert(cells, self.watch)?;
+            }
+            at.is_none()
+                .then(|| Arc::new(self.rules.together(&call.name)))
+        };
+        if let Some(together) = together {
+            self.recursion
+                .borrow_mut()
+                .active
+                .push((call.source.clone(), together.clone()));
+            let worked_out = self.work_out(&key.0, &together, &rule, &known);
+            self.recursion.borrow_mut().active.pop();
+            worked_out?;
+        }
+        let answers = self.said(&key, &call.arguments, 0)?;
+        relation.join(&answers, self.watch)
+    }
+
+    fn find_rule(&self, call: &RuleCall) -> Result<Arc<Rule>> {
+        let Some(rule) = self.rules.0.get(&call.name) else {
+            return wrong(format!("there is no rule {}", call.name));
+        };
+        if rule.arity != call.arguments.len() {
+            return wrong(format!(
+                "the rule {} has {} arguments, and is called with {}",
+                call.name,
+                rule.arity,
+                call.arguments.len()
+            ));
+        }
+        Ok(rule.clone())
+    }
+
+    /// Runs `f` where nothing may call the rules that are being worked out.
+    pub(crate) fn negated<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = {
+            let mut recursion = self.recursion.borrow_mut();
+            let active = recursion.active.len();
+            std::mem::replace(&mut recursion.negated, active)
+        };
+        let done = f();
+        self.recursion.borrow_mut().negated = before;
+        done
+    }
+
+    /// The answers from one on, as rows of the variables that a rule is called with.
+    fn said(&self, key: &Key, arguments: &[Term], from: usize) -> Result<Relation<'t>> {
+        let recursion = self.recursion.borrow();
+        let Some(table) = recursion.tables.get(key) else {
+            return Ok(Relation::none(Vec::new()));
+        };
+        let mut vars: Vec<Var> = Vec::new();
+        let mut columns = Vec::new();
+        for (at, term) in arguments.iter().enumerate() {
+            if let Term::Var(var) = term
+                && !vars.contains(var)
+            {
+                vars.push(var.clone());
+                columns.push(at);
+            }
+        }
+        let constants: Vec<(usize, Cell<'t>)> = arguments
+            .iter()
+            .enumerate()
+            .filter_map(|(at, term)| match term {
+                Term::Constant(value) => Some((at, Cell::of_value(value))),
+                _ => None,
+            })
+            .collect();
+        let same: Vec<(usize, usize)> = arguments
+            .iter()
+            .enumerate()
+            .filter_map(|(at, term)| match term {
+                Term::Var(_) => arguments[..at]
+                    .iter()
+                    .position(|before| before == term)
+                    .map(|before| (before, at)),
+                _ => None,
+            })
+            .collect();
+        let answers = &table.answers.relation;
+        let mut said = Distinct::new(vars);
+        for at in from..answers.len() {
+            let row = answers.row(at);
+            let agrees = constants.iter().all(|(at, cell)| row[*at] == *cell)
+                && same.iter().all(|(one, other)| row[*one] == row[*other]);
+            if agrees {
+                said.insert(columns.iter().map(|at| &row[*at]), self.watch)?;
+            }
+        }
+        Ok(said.relation)
+    }
+
+    fn answer(&self, key: &Key, found: &Relation<'t>) -> Result<()> {
+        let mut recursion = self.recursion.borrow_mut();
+        if let Some(table) = recursion.tables.get_mut(key) {
+            for row in found.rows() {
+                table.answers.insert(row.iter(), self.watch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Works out everything that is asked of rules which call each other.
+    fn work_out(
+        &self,
+        source: &Name,
+        together: &[Name],
+        rule: &Rule,
+        known: &[bool],
+    ) -> Result<()> {
+        if let ([_], Some(chain)) = (together, Chain::of(rule, known)) {
+            return self.follow(source, rule, known, &chain);
+        }
+        let rules: Vec<Arc<Rule>> = together
+            .iter()
+            .filter_map(|name| self.rules.0.get(name).cloned())
+            .collect();
+        loop {
+            let mut asked = Vec::new();
+            let mut said = Vec::new();
+            {
+                let mut recursion = self.recursion.borrow_mut();
+                for rule in &rules {
+                    let key = (source.clone(), rule.name.clone());
+                    let table = recursion
+                        .tables
+                        .entry(key.clone())
+                        .or_insert_with(|| Table::new(rule.arity));
+                    for demand in &mut table.demands {
+                        let from = std::mem::replace(&mut demand.spread, demand.rows.len());
+                        if from < demand.rows.len() {
+                            asked.push((
+                                rule.clone(),
+                                demand.known.clone(),
+                                tail(&demand.rows.relation, from, self)?,
+                            ));
+                        }
+                    }
+                    let from = std::mem::replace(&mut table.spread, table.answers.len());
+                    if from < table.answers.len() {
+                        said.push((rule.name.clone(), from));
+                    }
+                }
+            }
+            if asked.is_empty() && said.is_empty() {
+                return Ok(());
+            }
+            for (rule, known, rows) in asked {
+                let key = (source.clone(), rule.name.clone());
+                for branch in &rule.branches {
+                    let start = named(&rows, &known, &branch.head);
+                    let clauses = asked_of(source, &branch.clauses);
+                    let found = self.solve(&clauses, start, &branch.head)?;
+                    self.answer(&key, &found)?;
+                }
+            }
+            for (name, from) in said {
+                for rule in &rules {
+                    self.spread(source, rule, &name, from)?;
+                }
+            }
+        }
+    }
+
+    /// Takes the answers of a rule from one on through the branches of another that call it.
+    fn spread(&self, source: &Name, rule: &Rule, name: &Name, from: usize) -> Result<()> {
+        let key = (source.clone(), rule.name.clone());
+        for branch in &rule.branches {
+            let clauses = asked_of(source, &branch.clauses);
+            for (at, clause) in clauses.iter().enumerate() {
+                let Clause::Rule(call) = clause else { continue };
+                if call.name != *name || call.source != *source {
+                    continue;
+                }
+                let said = self.said(&(source.clone(), name.clone()), &call.arguments, from)?;
+                let mut rest = clauses.clone();
+                rest.remove(at);
+                let demands: Vec<Relation<'t>> = {
+                    let recursion = self.recursion.borrow();
+                    let table = recursion.tables.get(&key);
+                    let demands = table.map(|table| &table.demands[..]).unwrap_or_default();
+                    demands
+                        .iter()
+                        .filter(|demand| demand.rows.len() > 0)
+                        .map(|demand| named(&demand.rows.relation, &demand.known, &branch.head))
+                        .collect()
+                };
+                for demand in demands {
+                    let shares = demand.vars.iter().any(|var| said.column(var).is_some());
+                    let start = if shares {
+                        said.join(&demand, self.watch)?
+                    } else {
+                        said.clone()
+                    };
+                    let found = self.solve(&rest, start, &branch.head)?;
+                    let found = found.matching(&demand, true, self.watch)?;
+                    self.answer(&key, &found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Works out a rule that goes from what is known to what is known next: where it began is remembered, and what it says is
+    /// said once at each place that is reached.
+    fn follow(&self, source: &Name, rule: &Rule, known: &[bool], chain: &Chain) -> Result<()> {
+        let key = (source.clone(), rule.name.clone());
+        let seeds = {
+            let mut recursion = self.recursion.borrow_mut();
+            let table = recursion
+                .tables
+                .entry(key.clone())
+                .or_insert_with(|| Table::new(rule.arity));
+            let demand = table.demand(known);
+            let from = std::mem::replace(&mut demand.spread, demand.rows.len());
+            table.spread = table.answers.len();
+            tail(&table.demand(known).rows.relation, from, self)?
+        };
+        let origins: Vec<Var> = (0..seeds.vars.len())
+            .map(|at| Var::new(format!("?@{at}")))
+            .collect();
+        let mut reached = Distinct::new(
+            origins
+                .iter()
+                .cloned()
+                .chain(seeds.vars.iter().cloned())
+                .collect(),
+        );
+        for row in seeds.rows() {
+            reached.insert(row.iter().chain(row), self.watch)?;
+        }
+        let mut from = 0;
+        while from < reached.len() {
+            let fresh = tail(&reached.relation, from, self)?;
+            from = reached.len();
+            for (at, branch) in rule.branches.iter().enumerate() {
+                let start = renamed(&fresh, &origins, known, &branch.head);
+                let mut clauses = asked_of(source, &branch.clauses);
+                if let Some(call_at) = chain.calls[at] {
+                    let Clause::Rule(call) = clauses.remove(call_at) else {
+                        continue;
+                    };
+                    let terms: Vec<&Term> = call
+                        .arguments
+                        .iter()
+                        .zip(known)
+                        .filter(|(_, known)| **known)
+                        .map(|(term, _)| term)
+                        .collect();
+                    let mut needed = origins.clone();
+                    for term in &terms {
+                        if let Term::Var(var) = term {
+                            super::ast::add(&mut needed, var);
+                        }
+                    }
+                    let found = self.solve(&clauses, start, &needed)?;
+                    let constants: Vec<Option<Cell<'t>>> = terms
+                        .iter()
+                        .map(|term| match term {
+                            Term::Constant(value) => Some(Cell::of_value(value)),
+                            _ => None,
+                        })
+                        .collect();
+                    for row in found.rows() {
+                        let next = terms.iter().zip(&constants).map(|(term, constant)| {
+                            match (term, constant) {
+                                (Term::Var(var), _) => &row[found.column(var).unwrap_or(0)],
+                                (_, Some(constant)) => constant,
+                                _ => &row[0],
+                            }
+                        });
+                        reached.insert(row[..origins.len()].iter().chain(next), self.watch)?;
+                    }
+                } else {
+                    let free = branch
+                        .head
+                        .iter()
+                        .zip(known)
+                        .filter(|(_, known)| !**known)
+                        .map(|(var, _)| var.clone());
+                    let needed: Vec<Var> = origins.iter().cloned().chain(free).collect();
+                    let found = self.solve(&clauses, start, &needed)?;
+                    let mut answers = Relation::none(places(rule.arity));
+                    for row in found.rows() {
+                        let (mut origin, mut rest) =
+                            (row[..origins.len()].iter(), row[origins.len()..].iter());
+                        let cells = known
+                            .iter()
+                            .filter_map(|known| if *known { origin.next() } else { rest.next() });
+                        answers.push(cells.cloned(), self.watch)?;
+                    }
+                    self.answer(&key, &answers)?;
+                }
+            }
+        }
+        let mut recursion = self.recursion.borrow_mut();
+        if let Some(table) = recursion.tables.get_mut(&key) {
+            table.spread = table.answers.len();
+        }
+        Ok(())
+    }
+}
+
+/// The rows from one on.
+fn tail<'t>(
+    relation: &Relation<'t>,
+    from: usize,
+    context: &Context<'_, 't>,
+) -> Result<Relation<'t>> {
+    let mut rows = Relation::none(relation.vars.clone());
+    for at in from..relation.len() {
+        rows.push(relation.row(at).iter().cloned(), context.watch)?;
+    }
+    Ok(rows)
+}
+
+/// Rows of what is known, under the names that a branch has for it.
+fn named<'t>(rows: &Relation<'t>, known: &[bool], head: &[Var]) -> Relation<'t> {
+    let mut named = rows.clone();
+    let vars = head.iter().zip(known).filter(|(_, known)| **known);
+    named.vars = vars.map(|(var, _)| var.clone()).collect();
+    named
+}
+
+fn renamed<'t>(rows: &Relation<'t>, origins: &[Var], known: &[bool], head: &[Var]) -> Relation<'t> {
+    let mut renamed = rows.clone();
+    let vars = head.iter().zip(known).filter(|(_, known)| **known);
+    renamed.vars = origins
+        .iter()
+        .cloned()
+        .chain(vars.map(|(var, _)| var.clone()))
+        .collect();
+    renamed
+}
+
+/// A rule that goes from what is known to what is known next, and passes on what is not known as it is. Then it need not be worked
+/// out what it says of every place on the way, which is what makes one way of writing it as good as the other.
+struct Chain {
+    /// Where each branch calls the rule.
+    calls: Vec<Option<usize>>,
+}
+
+impl Chain {
+    fn of(rule: &Rule, known: &[bool]) -> Option<Self> {
+        if !known.contains(&true) || !known.contains(&false) {
+            return None;
+        }
+        let calls: Option<Vec<Option<usize>>> = rule
+            .branches
+            .iter()
+            .map(|branch| Self::call(rule, branch, known))
+            .collect();
+        let calls = calls?;
+        calls.iter().any(Option::is_some).then_some(Self { calls })
+    }
+
+    /// Where a branch calls the rule, if it does; `None` where it does so in another way.
+    #[expect(
+        clippy::option_option,
+        reason = "there is no call, or none that will do"
+    )]
+    fn call(rule: &Rule, branch: &Branch, known: &[bool]) -> Option<Option<usize>> {
+        let mut at = None;
+        for (own, clause) in branch.clauses.iter().enumerate() {
+            let mut called = Vec::new();
+            clause.calls(&mut called);
+            if !called.contains(&rule.name) {
+                continue;
+            }
+            if at.is_some() || !matches!(clause, Clause::Rule(_)) {
+                return None;
+            }
+            at = Some(own);
+        }
+        let Some(at) = at else {
+            return Some(None);
+        };
+        let Clause::Rule(call) = &branch.clauses[at] else {
+            return None;
+        };
+        if call.source.as_str() != "$" {
+            return None;
+        }
+        let mut others = Vec::new();
+        for (own, clause) in branch.clauses.iter().enumerate() {
+            if own != at {
+                clause.vars(&mut others);
+            }
+        }
+        let given = branch.head.iter().zip(known).filter(|(_, known)| **known);
+        let given: Vec<&Var> = given.map(|(var, _)| var).collect();
+        for ((term, head), known) in call.arguments.iter().zip(&branch.head).zip(known) {
+            let fits = match (term, known) {
+                (Term::Constant(_), true) => true,
+                (Term::Var(var), true) => others.contains(var) || given.contains(&var),
+                (Term::Var(var), false) => {
+                    let once = call
+                        .arguments
+                        .iter()
+                        .filter(|term| **term == Term::Var(var.clone()))
+                        .count()
+                        == 1;
+                    var == head && !others.contains(var) && once
+                }
+                _ => false,
+            };
+            if !fits {
+                return None;
+            }
+        }
+        Some(Some(at))
+    }
+}

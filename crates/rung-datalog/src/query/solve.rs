@@ -1,0 +1,652 @@
+//! How clauses are made to hold together: one after the other, each time the one that leaves least.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Instant;
+
+use rung_edn::{Name, Value};
+
+use super::ast::{Argument, Binding, Call, Clause, Not, Or, Pattern, Rules, Term, Var, add};
+use super::cell::Cell;
+use super::functions;
+use super::pattern::Scan;
+use super::relation::{Distinct, Relation};
+use super::rules::Recursion;
+use super::watch::Watch;
+use crate::db::Moment;
+use crate::{Error, Result};
+
+/// Where facts come from.
+pub(crate) enum Source<'t> {
+    Db(Moment<'t>),
+    /// Tuples that were given.
+    Rows(Vec<Value>),
+}
+
+/// Everything that a query works with.
+pub(crate) struct Context<'q, 't> {
+    pub(crate) sources: HashMap<Name, Source<'t>>,
+    pub(crate) rules: Rules,
+    pub(crate) watch: &'q Watch,
+    pub(crate) recursion: RefCell<Recursion<'t>>,
+    /// What was done, where somebody wants to know.
+    pub(crate) steps: Option<RefCell<Vec<Step>>>,
+    /// Clauses within clauses.
+    pub(crate) depth: std::cell::Cell<usize>,
+}
+
+/// A step of a plan.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// How deep within other steps it was done.
+    pub depth: usize,
+    /// The clause.
+    pub clause: String,
+    /// In which way it was done.
+    pub way: &'static str,
+    /// How many rows were expected.
+    pub expected: Option<usize>,
+    /// How many rows there were after it.
+    pub rows: usize,
+    /// How long it took, in microseconds.
+    pub us: u64,
+}
+
+const MAX_DEPTH: usize = 64;
+
+fn wrong<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Query(why.into()))
+}
+
+impl<'t> Context<'_, 't> {
+    fn source(&self, name: &Name) -> Result<&Source<'t>> {
+        self.sources
+            .get(name)
+            .ok_or_else(|| Error::Query(format!("the source {name} is not among the inputs")))
+    }
+
+    pub(crate) fn moment(&self, name: &Name) -> Result<&Moment<'t>> {
+        match self.source(name)? {
+            Source::Db(moment) => Ok(moment),
+            Source::Rows(_) => wrong(format!("the source {name} is no database")),
+        }
+    }
+
+    fn note(
+        &self,
+        clause: &Clause,
+        way: &'static str,
+        expected: Option<usize>,
+        rows: usize,
+        began: Instant,
+    ) {
+        if let Some(steps) = &self.steps {
+            let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+            steps.borrow_mut().push(Step {
+                depth: self.depth.get(),
+                clause: super::show::clause(clause),
+                way,
+                expected,
+                rows,
+                us,
+            });
+        }
+    }
+
+    fn deeper<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.depth.get() == MAX_DEPTH {
+            return wrong(format!("clauses are nested deeper than {MAX_DEPTH}"));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let done = f();
+        self.depth.set(self.depth.get() - 1);
+        done
+    }
+
+    /// The rows for which the clauses hold, with the variables that are needed.
+    pub(crate) fn solve(
+        &self,
+        clauses: &[Clause],
+        start: Relation<'t>,
+        needed: &[Var],
+    ) -> Result<Relation<'t>> {
+        let mut todo: Vec<&Clause> = clauses.iter().collect();
+        let mut relation = start;
+        while !todo.is_empty() {
+            if relation.is_empty() {
+                return Ok(Relation::none(needed.to_vec()));
+            }
+            self.watch.look()?;
+            let (at, expected) = self.next(&todo, &relation, needed)?;
+            let clause = todo.remove(at);
+            let began = Instant::now();
+            let (joined, way) = self.apply(clause, &todo, relation, needed)?;
+            relation = self.needed_later(joined, &todo, needed)?;
+            self.note(clause, way, expected, relation.len(), began);
+        }
+        for var in needed {
+            if relation.column(var).is_none() {
+                if relation.is_empty() {
+                    return Ok(Relation::none(needed.to_vec()));
+                }
+                return wrong(format!("nothing gives {var} a value"));
+            }
+        }
+        relation.project(needed, self.watch)
+    }
+
+    /// Lets go of what nobody needs any more.
+    fn needed_later(
+        &self,
+        relation: Relation<'t>,
+        todo: &[&Clause],
+        needed: &[Var],
+    ) -> Result<Relation<'t>> {
+        let mut wanted = needed.to_vec();
+        for clause in todo {
+            clause.vars(&mut wanted);
+        }
+        let kept: Vec<Var> = relation
+            .vars
+            .iter()
+            .filter(|var| wanted.contains(var))
+            .cloned()
+            .collect();
+        if kept.len() == relation.vars.len() || todo.is_empty() {
+            return Ok(relation);
+        }
+        relation.project(&kept, self.watch)
+    }
+
+    /// Which clause is next, and how many rows are expected of it.
+    fn next(
+        &self,
+        todo: &[&Clause],
+        relation: &Relation<'t>,
+        needed: &[Var],
+    ) -> Result<(usize, Option<usize>)> {
+        // What only takes away is done as soon as it can be.
+        for (at, clause) in todo.iter().enumerate() {
+            let ready = match clause {
+                Clause::Predicate(call) | Clause::Function(call, _) => has_all(call, relation),
+                Clause::Not(_) => shared(clause, at, todo, relation, needed)
+                    .iter()
+                    .all(|var| relation.column(var).is_some()),
+                _ => false,
+            };
+            if ready {
+                return Ok((at, None));
+            }
+        }
+        let mut best: Option<(usize, (bool, usize))> = None;
+        let candidates = todo.iter().enumerate().filter(|(_, clause)| match clause {
+            Clause::Pattern(_) | Clause::Rule(_) => true,
+            Clause::Or(or) => or.wants().iter().all(|var| relation.column(var).is_some()),
+            _ => false,
+        });
+        let candidates: Vec<(usize, &&Clause)> = candidates.collect();
+        if let [(at, _)] = candidates[..] {
+            return Ok((at, None));
+        }
+        for (at, clause) in candidates {
+            let mut vars = Vec::new();
+            clause.vars(&mut vars);
+            // Rows that have nothing to do with each other are not multiplied before they must be.
+            let apart = !relation.vars.is_empty()
+                && relation.len() > 1
+                && !vars.iter().any(|var| relation.column(var).is_some());
+            let rows = self.estimate(clause, relation, todo)?;
+            let cost = (apart, rows);
+            if best.is_none_or(|(_, known)| cost < known) {
+                best = Some((at, cost));
+            }
+        }
+        if let Some((at, (_, rows))) = best {
+            return Ok((at, Some(rows)));
+        }
+        let mut missing = Vec::new();
+        for clause in todo {
+            clause.vars(&mut missing);
+        }
+        missing.retain(|var| relation.column(var).is_none());
+        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let clause = super::show::clause(todo[0]);
+        wrong(format!(
+            "{clause} cannot be decided: nothing gives {} a value",
+            missing.join(", ")
+        ))
+    }
+
+    fn estimate(
+        &self,
+        clause: &Clause,
+        relation: &Relation<'t>,
+        todo: &[&Clause],
+    ) -> Result<usize> {
+        let mut vars = Vec::new();
+        clause.vars(&mut vars);
+        let bound = vars
+            .iter()
+            .filter(|var| relation.column(var).is_some())
+            .count();
+        let rows = relation.len();
+        Ok(match clause {
+            Clause::Pattern(pattern) => match self.source(&pattern.source)? {
+                Source::Db(moment) => match Scan::new(moment, pattern, relation, todo)? {
+                    Some(scan) => scan.estimate(relation)?,
+                    None => 0,
+                },
+                Source::Rows(given) => {
+                    if bound > 0 {
+                        rows
+                    } else {
+                        rows.saturating_mul(given.len())
+                    }
+                }
+            },
+            Clause::Or(or) => {
+                let mut all: usize = 0;
+                for branch in &or.branches {
+                    let mut least = usize::MAX;
+                    for clause in branch
+                        .iter()
+                        .filter(|clause| matches!(clause, Clause::Pattern(_)))
+                    {
+                        least = least.min(self.estimate(clause, relation, todo)?);
+                    }
+                    all = all.saturating_add(if least == usize::MAX { rows } else { least });
+                }
+                all
+            }
+            Clause::Rule(call) => {
+                let constants = call
+                    .arguments
+                    .iter()
+                    .filter(|term| matches!(term, Term::Constant(_)))
+                    .count();
+                // Whatever it finds, it is found at less cost once more of it is known.
+                let fan_out = if bound + constants == call.arguments.len() {
+                    1
+                } else if bound + constants > 0 {
+                    100
+                } else {
+                    1_000_000
+                };
+                rows.saturating_mul(fan_out)
+            }
+            Clause::Predicate(_) | Clause::Function(..) | Clause::Not(_) => rows,
+        })
+    }
+
+    fn apply(
+        &self,
+        clause: &Clause,
+        todo: &[&Clause],
+        relation: Relation<'t>,
+        needed: &[Var],
+    ) -> Result<(Relation<'t>, &'static str)> {
+        match clause {
+            Clause::Pattern(pattern) => self.pattern(pattern, todo, &relation),
+            Clause::Predicate(call) => {
+                let vars = relation.vars.clone();
+                let kept = relation.filter(|row| {
+                    self.watch.step()?;
+                    Ok(self.call(call, &vars, row)?.is_truthy())
+                })?;
+                Ok((kept, "filter"))
+            }
+            Clause::Function(call, binding) => {
+                Ok((self.function(call, binding, &relation)?, "compute"))
+            }
+            Clause::Not(not) => {
+                let mut all = todo.to_vec();
+                all.push(clause);
+                let shared = shared(clause, all.len() - 1, &all, &relation, needed);
+                let shared: Vec<Var> = shared
+                    .into_iter()
+                    .filter(|var| relation.column(var).is_some())
+                    .collect();
+                let seeds = relation.project(&shared, self.watch)?;
+                let holds =
+                    self.negated(|| self.deeper(|| self.solve(&not.clauses, seeds, &shared)))?;
+                Ok((relation.matching(&holds, false, self.watch)?, "leave out"))
+            }
+            Clause::Or(or) => Ok((self.or(or, &relation)?, "either")),
+            Clause::Rule(call) => Ok((self.deeper(|| self.rule(call, &relation))?, "rule")),
+        }
+    }
+
+    fn or(&self, or: &Or, relation: &Relation<'t>) -> Result<Relation<'t>> {
+        let shared = or.shared();
+        let bound: Vec<Var> = shared
+            .iter()
+            .filter(|var| relation.column(var).is_some())
+            .cloned()
+            .collect();
+        let seeds = relation.project(&bound, self.watch)?;
+        let mut all = Distinct::new(shared.clone());
+        for branch in &or.branches {
+            let found = self.deeper(|| self.solve(branch, seeds.clone(), &shared))?;
+            for row in found.rows() {
+                all.insert(row.iter(), self.watch)?;
+            }
+        }
+        relation.join(&all.relation, self.watch)
+    }
+
+    fn pattern(
+        &self,
+        pattern: &Pattern,
+        todo: &[&Clause],
+        relation: &Relation<'t>,
+    ) -> Result<(Relation<'t>, &'static str)> {
+        match self.source(&pattern.source)? {
+            Source::Db(moment) => {
+                let Some(scan) = Scan::new(moment, pattern, relation, todo)? else {
+                    let mut vars = relation.vars.clone();
+                    Clause::Pattern(pattern.clone()).vars(&mut vars);
+                    return Ok((Relation::none(vars), "nothing"));
+                };
+                let (joined, looked_up) = scan.join(relation, self.watch)?;
+                Ok((joined, if looked_up { "look up" } else { "scan" }))
+            }
+            Source::Rows(given) => {
+                let mut vars = Vec::new();
+                Clause::Pattern(pattern.clone()).vars(&mut vars);
+                let mut facts = Relation::none(vars.clone());
+                'rows: for tuple in given {
+                    let items = functions::items(tuple)?;
+                    let mut cells: Vec<Option<Cell<'t>>> = vec![None; vars.len()];
+                    for (at, term) in pattern.terms.iter().enumerate() {
+                        let item = items.get(at);
+                        match (term, item) {
+                            (Term::Blank, _) => {}
+                            (_, None) => continue 'rows,
+                            (Term::Constant(value), Some(item)) if value != item => continue 'rows,
+                            (Term::Constant(_), _) => {}
+                            (Term::Var(var), Some(item)) => {
+                                let cell = Cell::of_value(item);
+                                let own = vars.iter().position(|own| own == var).unwrap_or(0);
+                                if cells[own].as_ref().is_some_and(|known| *known != cell) {
+                                    continue 'rows;
+                                }
+                                cells[own] = Some(cell);
+                            }
+                        }
+                    }
+                    facts.push(cells.into_iter().flatten(), self.watch)?;
+                }
+                Ok((relation.join(&facts, self.watch)?, "join"))
+            }
+        }
+    }
+
+    fn function(
+        &self,
+        call: &Call,
+        binding: &Binding,
+        relation: &Relation<'t>,
+    ) -> Result<Relation<'t>> {
+        let mut given = Vec::new();
+        binding.vars(&mut given);
+        let fresh: Vec<Var> = given
+            .iter()
+            .filter(|var| relation.column(var).is_none())
+            .cloned()
+            .collect();
+        let mut vars = relation.vars.clone();
+        vars.extend(fresh.iter().cloned());
+        let mut extended = Relation::none(vars);
+        for row in relation.rows() {
+            self.watch.step()?;
+            let value = self.call(call, &relation.vars, row)?;
+            if value.is_nil() && !matches!(binding, Binding::Ignore) {
+                continue;
+            }
+            for found in bound(binding, &value)? {
+                let agrees = found.iter().all(|(var, value)| match relation.column(var) {
+                    Some(column) => row[column] == Cell::of_value(value),
+                    None => true,
+                });
+                let cells = fresh.iter().map(|var| {
+                    found
+                        .iter()
+                        .find(|(own, _)| own == var)
+                        .map(|(_, value)| Cell::of_value(value))
+                });
+                let cells: Option<Vec<Cell<'t>>> = cells.collect();
+                if let (true, Some(cells)) = (agrees && consistent(&found), cells) {
+                    extended.push(row.iter().cloned().chain(cells), self.watch)?;
+                }
+            }
+        }
+        Ok(extended)
+    }
+
+    /// What a call gives for a row.
+    pub(crate) fn call(&self, call: &Call, vars: &[Var], row: &[Cell<'t>]) -> Result<Value> {
+        let of = |var: &Var| {
+            let column = vars.iter().position(|own| own == var);
+            let found = column.map(|column| &row[column]);
+            found.ok_or_else(|| Error::Query(format!("nothing gives {var} a value")))
+        };
+        // The commonest conditions need nothing to be understood.
+        if let [Argument::Var(one), Argument::Constant(Value::Long(other))] = &call.arguments[..]
+            && let Cell::Long(one) = of(one)?
+        {
+            let holds = match call.function.as_str() {
+                "<" => Some(one < other),
+                ">" => Some(one > other),
+                "<=" => Some(one <= other),
+                ">=" => Some(one >= other),
+                "=" => Some(one == other),
+                "not=" | "!=" => Some(one != other),
+                _ => None,
+            };
+            if let Some(holds) = holds {
+                return Ok(Value::Bool(holds));
+            }
+        }
+        let function = if call.function.as_str().starts_with('?') {
+            match of(&call.function)?.value()? {
+                Value::Symbol(name) => name,
+                other => {
+                    return wrong(format!(
+                        "{} is {other}, which is no function's name",
+                        call.function
+                    ));
+                }
+            }
+        } else {
+            call.function.clone()
+        };
+        let value = |argument: &Argument| match argument {
+            Argument::Var(var) => of(var)?.value(),
+            Argument::Constant(value) => Ok(value.clone()),
+            Argument::Call(inner) => self.call(inner, vars, row),
+            Argument::Source(name) => wrong(format!("{function} is not given a source, as {name}")),
+        };
+        match function.as_str() {
+            "missing?" | "get-else" | "get-some" | "get-some-else" => {
+                self.of_entity(&function, &call.arguments, &value)
+            }
+            "q" => self.nested(&call.arguments, &value),
+            "fulltext" | "vec-neighbors" | "embedding-neighbors" | "idoc-match" | "idoc-get" => {
+                wrong(format!(
+                    "{function} needs an index that this database does not have"
+                ))
+            }
+            // What comes later is not worked out where what comes before decides.
+            "and" | "or" => {
+                let wanted = function.as_str() == "or";
+                let mut last = Value::Bool(!wanted);
+                for argument in &call.arguments {
+                    last = value(argument)?;
+                    if last.is_truthy() == wanted {
+                        return Ok(last);
+                    }
+                }
+                Ok(last)
+            }
+            _ => {
+                let arguments = call
+                    .arguments
+                    .iter()
+                    .map(value)
+                    .collect::<Result<Vec<_>>>()?;
+                functions::call(&function, &arguments)
+            }
+        }
+    }
+
+    /// Functions that look at an entity.
+    fn of_entity(
+        &self,
+        function: &Name,
+        arguments: &[Argument],
+        value: &impl Fn(&Argument) -> Result<Value>,
+    ) -> Result<Value> {
+        let [Argument::Source(source), entity, rest @ ..] = arguments else {
+            return wrong(format!("{function} is given a source and an entity"));
+        };
+        let moment = self.moment(source)?;
+        let e = moment.entity_id(&value(entity)?)?;
+        let rest = rest.iter().map(value).collect::<Result<Vec<_>>>()?;
+        let first = |name: &Value| -> Result<Option<Value>> {
+            let Some(name) = name.as_keyword() else {
+                return wrong(format!("{name} is no attribute: it is a keyword"));
+            };
+            let (Some(e), Some(attribute)) = (e, moment.attribute(name)) else {
+                return Ok(None);
+            };
+            Ok(moment.values(e, attribute.id)?.into_iter().next())
+        };
+        match (function.as_str(), &rest[..]) {
+            ("missing?", [name]) => Ok(Value::Bool(first(name)?.is_none())),
+            ("get-else", [_, Value::Nil]) => wrong("get-else has a default that is something"),
+            ("get-else", [name, default]) => Ok(first(name)?.unwrap_or_else(|| default.clone())),
+            ("get-some" | "get-some-else", names) => {
+                let (names, default) = match names {
+                    [default, names @ ..] if function.as_str() == "get-some-else" => {
+                        (names, default.clone())
+                    }
+                    names => (names, Value::Nil),
+                };
+                for name in names {
+                    if let Some(value) = first(name)? {
+                        return Ok(Value::Vector(vec![name.clone(), value]));
+                    }
+                }
+                Ok(default)
+            }
+            _ => wrong(format!(
+                "{function} cannot be called with {} arguments",
+                arguments.len()
+            )),
+        }
+    }
+
+    /// A query within a query.
+    fn nested(
+        &self,
+        arguments: &[Argument],
+        value: &impl Fn(&Argument) -> Result<Value>,
+    ) -> Result<Value> {
+        let Some((first, rest)) = arguments.split_first() else {
+            return wrong("q is given a query");
+        };
+        let query = super::parse::query(&value(first)?)?;
+        let inputs = rest
+            .iter()
+            .map(|argument| match argument {
+                Argument::Source(name) => match self.source(name)? {
+                    Source::Db(moment) => Ok(super::Given::Db(moment.clone())),
+                    Source::Rows(rows) => Ok(super::Given::Value(Value::Vector(rows.clone()))),
+                },
+                argument => Ok(super::Given::Value(value(argument)?)),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.deeper(|| {
+            Ok(super::answer(&query, inputs, self.watch, None)?
+                .0
+                .into_value())
+        })
+    }
+}
+
+/// Whether everything that a call is given has a value.
+fn has_all(call: &Call, relation: &Relation<'_>) -> bool {
+    let mut vars = Vec::new();
+    call.vars(&mut vars);
+    vars.iter().all(|var| relation.column(var).is_some())
+}
+
+/// The variables that a `not` shares with what is around it.
+fn shared(
+    clause: &Clause,
+    at: usize,
+    todo: &[&Clause],
+    relation: &Relation<'_>,
+    needed: &[Var],
+) -> Vec<Var> {
+    let mut own = Vec::new();
+    clause.vars(&mut own);
+    if let Clause::Not(Not {
+        vars: Some(vars), ..
+    }) = clause
+    {
+        return vars.clone();
+    }
+    let mut around = needed.to_vec();
+    relation.vars.iter().for_each(|var| add(&mut around, var));
+    for (other, clause) in todo.iter().enumerate() {
+        if other != at && !matches!(clause, Clause::Not(_)) {
+            clause.vars(&mut around);
+        }
+    }
+    own.retain(|var| around.contains(var));
+    own
+}
+
+/// Whether a variable that is given twice is given the same.
+fn consistent(found: &[(Var, Value)]) -> bool {
+    found.iter().enumerate().all(|(at, (var, value))| {
+        let before = found[..at].iter().find(|(own, _)| own == var);
+        before.is_none_or(|(_, known)| known == value)
+    })
+}
+
+/// The values that a value gives to variables, once or several times.
+pub(crate) fn bound(binding: &Binding, value: &Value) -> Result<Vec<Vec<(Var, Value)>>> {
+    match binding {
+        Binding::Ignore => Ok(vec![Vec::new()]),
+        Binding::Var(var) => Ok(vec![vec![(var.clone(), value.clone())]]),
+        Binding::Each(inner) => {
+            let mut all = Vec::new();
+            for item in functions::items(value)? {
+                all.extend(bound(inner, &item)?);
+            }
+            Ok(all)
+        }
+        Binding::Tuple(parts) => {
+            let items = functions::items(value)?;
+            if items.len() < parts.len() {
+                return wrong(format!("{value} has fewer than {} parts", parts.len()));
+            }
+            let mut all = vec![Vec::new()];
+            for (part, item) in parts.iter().zip(&items) {
+                let found = bound(part, item)?;
+                let mut next = Vec::with_capacity(all.len() * found.len());
+                for before in &all {
+                    for one in &found {
+                        let mut both: Vec<(Var, Value)> = before.clone();
+                        both.extend(one.iter().cloned());
+                        next.push(both);
+                    }
+                }
+                all = next;
+            }
+            Ok(all)
+        }
+    }
+}

@@ -1,0 +1,693 @@
+//! Queries: every form of them, asked of a small database.
+
+#![allow(clippy::unwrap_used)]
+
+use rung_datalog::{Bounds, Db, Options};
+use rung_edn::{Value, read};
+use tempfile::TempDir;
+
+struct Fixture {
+    _folder: TempDir,
+    db: Db,
+}
+
+fn database() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let schema = "{:name {:db/unique :db.unique/identity, :db/valueType :db.type/string}
+                   :age {:db/valueType :db.type/long}
+                   :height {:db/valueType :db.type/double}
+                   :aka {:db/cardinality :db.cardinality/many, :db/valueType :db.type/string}
+                   :friend {:db/valueType :db.type/ref, :db/cardinality :db.cardinality/many}
+                   :boss {:db/valueType :db.type/ref}
+                   :address {:db/valueType :db.type/ref, :db/isComponent true}
+                   :follow {:db/valueType :db.type/ref, :db/cardinality :db.cardinality/many}}";
+    db.update_schema(&read(schema).unwrap()).unwrap();
+    let people = "[{:db/id 1 :db/ident :ada :name \"Ada\" :age 36 :height 1.6 :aka [\"Countess\" \"A\"] :friend [2 3] :address {:db/id 10 :street \"Main\" :no 5}}
+                   {:db/id 2 :name \"Bob\" :age 36 :boss 1 :friend [1]}
+                   {:db/id 3 :name \"Cy\" :age 12 :boss 2 :aka [\"C\"]}
+                   {:db/id 4 :name \"Di\" :boss 3}
+                   {:db/id 21 :follow [22]} {:db/id 22 :follow [23]} {:db/id 23 :follow [21 24]} {:db/id 24 :follow [25]} {:db/id 25 :x 1}]";
+    db.transact(&read(people).unwrap()).unwrap();
+    Fixture {
+        _folder: folder,
+        db,
+    }
+}
+
+impl Fixture {
+    fn ask(&self, query: &str, inputs: &str) -> Result<Value, String> {
+        let inputs = read(&format!("[{inputs}]")).unwrap();
+        let inputs = inputs.as_sequence().unwrap();
+        let answer = self
+            .db
+            .query(&read(query).unwrap(), inputs, &Bounds::default());
+        answer
+            .map(rung_datalog::Answer::into_value)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// What is asked, what is given beside it, and what is answered; sets in any order.
+fn check(cases: &[(&str, &str, &str)]) {
+    let db = database();
+    for (query, inputs, expected) in cases {
+        let found = db
+            .ask(query, inputs)
+            .unwrap_or_else(|error| panic!("{query}: {error}"));
+        assert_eq!(found, read(expected).unwrap(), "{query}: {found}");
+    }
+}
+
+#[test]
+fn patterns_are_joined() {
+    check(&[
+        ("[:find ?e :where [?e :name \"Ada\"]]", "", "#{[1]}"),
+        (
+            "[:find ?n :where [?e :age 36] [?e :name ?n]]",
+            "",
+            "#{[\"Ada\"] [\"Bob\"]}",
+        ),
+        (
+            "[:find ?n ?b :where [?e :boss ?x] [?x :name ?b] [?e :name ?n]]",
+            "",
+            "#{[\"Bob\" \"Ada\"] [\"Cy\" \"Bob\"] [\"Di\" \"Cy\"]}",
+        ),
+        ("[:find ?e :where [?e :boss :ada]]", "", "#{[2]}"),
+        ("[:find ?e :where [?e :boss [:name \"Bob\"]]]", "", "#{[3]}"),
+        (
+            "[:find ?n :where [[:name \"Cy\"] :boss ?x] [?x :name ?n]]",
+            "",
+            "#{[\"Bob\"]}",
+        ),
+        ("[:find ?a :where [4 ?a _]]", "", "#{[:name] [:boss]}"),
+        (
+            "[:find ?e ?a :where [?e ?a 36]]",
+            "",
+            "#{[1 :age] [2 :age]}",
+        ),
+        ("[:find ?e :where [?e :aka]]", "", "#{[1] [3]}"),
+        (
+            "[:find ?a ?b :where [?a :friend ?b] [?b :friend ?a]]",
+            "",
+            "#{[1 2] [2 1]}",
+        ),
+        ("[:find ?e :where [?e :friend ?e]]", "", "#{}"),
+        ("[:find ?e :where [?e :unknown 1]]", "", "#{}"),
+        (
+            "[:find ?x ?y :where [?x :name \"Ada\"] [?y :name \"Bob\"]]",
+            "",
+            "#{[1 2]}",
+        ),
+        ("[:find ?e :where [?e :height 1.6]]", "", "#{[1]}"),
+        ("{:find [?e] :where [[?e :name \"Ada\"]]}", "", "#{[1]}"),
+    ]);
+}
+
+#[test]
+fn what_is_found_has_its_form() {
+    check(&[
+        (
+            "[:find [?n ...] :where [?e :age 12] [?e :name ?n]]",
+            "",
+            "[\"Cy\"]",
+        ),
+        (
+            "[:find [?n ?a] :where [3 :name ?n] [3 :age ?a]]",
+            "",
+            "[\"Cy\" 12]",
+        ),
+        ("[:find ?n . :where [3 :name ?n]]", "", "\"Cy\""),
+        ("[:find ?n . :where [99 :name ?n]]", "", "nil"),
+        ("[:find [?n ?m] :where [99 :name ?n] [99 :x ?m]]", "", "nil"),
+        (
+            "[:find ?n ?a :keys name age :where [?e :age ?a] [?e :name ?n] [(< ?a 20)]]",
+            "",
+            "[{:name \"Cy\" :age 12}]",
+        ),
+        (
+            "[:find ?n :strs n :where [3 :name ?n]]",
+            "",
+            "[{\"n\" \"Cy\"}]",
+        ),
+        (
+            "[:find (pull ?e [:name {:boss [:name]}]) :where [?e :name \"Cy\"]]",
+            "",
+            "[[{:name \"Cy\", :boss {:name \"Bob\"}}]]",
+        ),
+        (
+            "[:find (pull ?e pattern) . :in $ ?n pattern :where [?e :name ?n]]",
+            "\"Bob\" [:age]",
+            "{:age 36}",
+        ),
+    ]);
+}
+
+#[test]
+fn values_are_given() {
+    check(&[
+        (
+            "[:find ?e :in $ ?n :where [?e :name ?n]]",
+            "\"Bob\"",
+            "#{[2]}",
+        ),
+        (
+            "[:find ?e :in $ [?n ...] :where [?e :name ?n]]",
+            "[\"Bob\" \"Di\" \"No\"]",
+            "#{[2] [4]}",
+        ),
+        (
+            "[:find ?e :in $ [?n ?a] :where [?e :name ?n] [?e :age ?a]]",
+            "[\"Bob\" 36]",
+            "#{[2]}",
+        ),
+        (
+            "[:find ?n ?x :in $ [[?n ?x]] :where [_ :name ?n]]",
+            "[[\"Bob\" 1] [\"Zed\" 2]]",
+            "#{[\"Bob\" 1]}",
+        ),
+        (
+            "[:find ?a :in $ ?e :where [?e :age ?a]]",
+            "[:name \"Cy\"]",
+            "#{[12]}",
+        ),
+        (
+            "[:find ?a :in $ [?e ...] :where [?e :age ?a]]",
+            "[[:name \"Cy\"] :ada]",
+            "#{[12] [36]}",
+        ),
+        (
+            "[:find ?n :in $ ?b :where [?e :boss ?b] [?e :name ?n]]",
+            ":ada",
+            "#{[\"Bob\"]}",
+        ),
+        ("[:find ?x :in [?x ...]]", "[1 2 1]", "#{[1] [2]}"),
+        ("[:find ?x ?y :in ?x ?y]", "1 2", "#{[1 2]}"),
+        (
+            "[:find ?n ?z :in $ $more :where [?e :name ?n] [$more ?n ?z]]",
+            "[[\"Ada\" :first] [\"Di\" :last]]",
+            "#{[\"Ada\" :first] [\"Di\" :last]}",
+        ),
+        (
+            "[:find ?e :in $ [?n ...] :where [?e :name ?n]]",
+            "[]",
+            "#{}",
+        ),
+        (
+            "[:find ?e :in $ _ ?n :where [?e :name ?n]]",
+            "5 \"Ada\"",
+            "#{[1]}",
+        ),
+    ]);
+}
+
+#[test]
+fn conditions_and_functions() {
+    check(&[
+        (
+            "[:find ?e :where [?e :age ?a] [(> ?a 20)]]",
+            "",
+            "#{[1] [2]}",
+        ),
+        (
+            "[:find ?e :where [?e :age ?a] [(<= 12 ?a 20)]]",
+            "",
+            "#{[3]}",
+        ),
+        (
+            "[:find ?x :where [?e :age ?a] [(* ?a 2) ?x]]",
+            "",
+            "#{[72] [24]}",
+        ),
+        (
+            "[:find ?x :where [?e :age ?a] [(+ (* ?a 2) 1) ?x]]",
+            "",
+            "#{[73] [25]}",
+        ),
+        (
+            "[:find ?e ?a :where [?e :name] [(get-else $ ?e :age 0) ?a]]",
+            "",
+            "#{[1 36] [2 36] [3 12] [4 0]}",
+        ),
+        (
+            "[:find ?e :where [?e :name] [(missing? $ ?e :age)]]",
+            "",
+            "#{[4]}",
+        ),
+        (
+            "[:find ?a ?v :where [4 :name] [(get-some $ 4 :age :name) [?a ?v]]]",
+            "",
+            "#{[:name \"Di\"]}",
+        ),
+        (
+            "[:find ?x :where [(ground [1 2 3]) [?x ...]] [(even? ?x)]]",
+            "",
+            "#{[2]}",
+        ),
+        (
+            "[:find ?a ?b :where [(ground [[1 2] [3 4]]) [[?a ?b]]]]",
+            "",
+            "#{[1 2] [3 4]}",
+        ),
+        (
+            "[:find ?a ?b :where [(ground [1 [2 3]]) [?a [_ ?b]]]]",
+            "",
+            "#{[1 3]}",
+        ),
+        (
+            "[:find ?n :where [_ :name ?n] [(re-find \"^[AB]\" ?n)]]",
+            "",
+            "#{[\"Ada\"] [\"Bob\"]}",
+        ),
+        (
+            "[:find ?n :where [_ :name ?n] [(like ?n \"%d%\")]]",
+            "",
+            "#{[\"Ada\"]}",
+        ),
+        (
+            "[:find ?n :where [_ :name ?n] [(in ?n [\"Cy\" \"Di\"])]]",
+            "",
+            "#{[\"Cy\"] [\"Di\"]}",
+        ),
+        (
+            "[:find ?s . :where [1 :name ?n] [(str ?n \"-\" 1 :k nil) ?s]]",
+            "",
+            "\"Ada-1:k\"",
+        ),
+        (
+            "[:find ?e :where [?e :age ?a] [(= ?a 36)] [?e :boss]]",
+            "",
+            "#{[2]}",
+        ),
+        (
+            "[:find ?a :where [1 :age ?a] [(identity ?a) ?b] [(= ?a ?b)]]",
+            "",
+            "#{[36]}",
+        ),
+        (
+            "[:find ?a :where [?e :age ?a] [(- ?a 24) ?b] [?f :age ?b]]",
+            "",
+            "#{[36]}",
+        ),
+        (
+            "[:find ?x . :in $ ?f :where [1 :age ?a] [(?f ?a) ?x]]",
+            "inc",
+            "37",
+        ),
+        (
+            "[:find ?n :where [(q [:find [?x ...] :where [?x :age 36]] $) [?e ...]] [?e :name ?n]]",
+            "",
+            "#{[\"Ada\"] [\"Bob\"]}",
+        ),
+        ("[:find ?x . :where [(apply + 1 [2 3]) ?x]]", "", "6"),
+        ("[:find ?x . :where [(/ 1 2) ?x]]", "", "1/2"),
+        ("[:find ?x . :where [(and 1 (or nil false 2)) ?x]]", "", "2"),
+    ]);
+}
+
+#[test]
+fn what_does_not_hold_and_what_may() {
+    check(&[
+        (
+            "[:find ?n :where [?e :name ?n] (not [?e :age])]",
+            "",
+            "#{[\"Di\"]}",
+        ),
+        (
+            "[:find ?n :where [?e :name ?n] (not [?e :age ?a] [(> ?a 20)])]",
+            "",
+            "#{[\"Cy\"] [\"Di\"]}",
+        ),
+        (
+            "[:find ?n :where [?e :name ?n] (not-join [?e] [?x :boss ?e] [?x :age ?a] [(< ?a 20)])]",
+            "",
+            "#{[\"Ada\"] [\"Cy\"] [\"Di\"]}",
+        ),
+        (
+            "[:find ?n :where [?e :name ?n] (or [?e :age 12] [?e :aka \"A\"])]",
+            "",
+            "#{[\"Cy\"] [\"Ada\"]}",
+        ),
+        (
+            "[:find ?n :where [?e :name ?n] (or-join [?e] [?e :age 12] (and [?x :boss ?e] [?x :age 36]))]",
+            "",
+            "#{[\"Cy\"] [\"Ada\"]}",
+        ),
+        (
+            "[:find ?e ?y :where (or-join [?e ?y] (and [?e :age ?y]) (and [?e :boss ?y]))]",
+            "",
+            "#{[1 36] [2 36] [3 12] [2 1] [3 2] [4 3]}",
+        ),
+        (
+            "[:find ?n :where [?e :name ?n] (or (not [?e :age]) [?e :age 12])]",
+            "",
+            "#{[\"Di\"] [\"Cy\"]}",
+        ),
+        (
+            "[:find ?x :where (or [(ground 1) ?x] [(ground 2) ?x])]",
+            "",
+            "#{[1] [2]}",
+        ),
+    ]);
+}
+
+#[test]
+fn rules_call_themselves() {
+    let left = "[[(leads ?x ?y) [?x :follow ?y]] [(leads ?x ?y) (leads ?x ?z) [?z :follow ?y]]]";
+    let right = "[[(leads ?x ?y) [?x :follow ?y]] [(leads ?x ?y) [?x :follow ?z] (leads ?z ?y)]]";
+    let both = "[[(leads ?x ?y) [?x :follow ?y]] [(leads ?x ?y) (leads ?x ?z) (leads ?z ?y)]]";
+    for rules in [left, right, both] {
+        check(&[
+            (
+                "[:find ?y :in $ % :where (leads 21 ?y)]",
+                rules,
+                "#{[21] [22] [23] [24] [25]}",
+            ),
+            (
+                "[:find ?y :in $ % ?x :where (leads ?x ?y)]",
+                &format!("{rules} 24"),
+                "#{[25]}",
+            ),
+            (
+                "[:find ?x :in $ % :where (leads ?x 25)]",
+                rules,
+                "#{[21] [22] [23] [24]}",
+            ),
+            (
+                "[:find ?x ?y :in $ % :where (leads ?x ?y) [?x :follow 25]]",
+                rules,
+                "#{[24 25]}",
+            ),
+            (
+                "[:find (count ?y) . :in $ % :where [?x :follow] (leads ?x ?y)]",
+                rules,
+                "5",
+            ),
+            (
+                "[:find ?x . :in $ % :where [?x :x] (leads 21 ?x)]",
+                rules,
+                "25",
+            ),
+        ]);
+    }
+    let odd = "[[(odd ?x ?y) [?x :follow ?y]] [(odd ?x ?y) [?x :follow ?z] (even ?z ?y)] [(even ?x ?y) [?x :follow ?z] (odd ?z ?y)]]";
+    let unlike = "[[(far ?x ?y) (leads ?x ?y) (not [?x :follow ?y])] [(leads ?x ?y) [?x :follow ?y]] [(leads ?x ?y) [?x :follow ?z] (leads ?z ?y)]]";
+    check(&[
+        ("[:find ?y :in $ % :where (odd 24 ?y)]", odd, "#{[25]}"),
+        (
+            "[:find ?y :in $ % :where (even 23 ?y)]",
+            odd,
+            "#{[22] [21] [23] [24] [25]}",
+        ),
+        (
+            "[:find ?y :in $ % :where (far 22 ?y)]",
+            unlike,
+            "#{[21] [22] [24] [25]}",
+        ),
+        (
+            "[:find ?e :in $ % :where (known ?e 36)]",
+            "[[(known ?e ?a) (or-join [?e ?a] [?e :age ?a] (and [?x :boss ?e] (known ?x ?a)))]]",
+            "#{[1] [2]}",
+        ),
+    ]);
+}
+
+#[test]
+fn groups_and_order() {
+    check(&[
+        ("[:find (count ?e) . :where [?e :name]]", "", "4"),
+        (
+            "[:find ?a (count ?e) :where [?e :age ?a]]",
+            "",
+            "[[12 1] [36 2]]",
+        ),
+        (
+            "[:find (sum ?a) (avg ?a) (median ?a) :with ?e :where [?e :age ?a]]",
+            "",
+            "[[84 28.0 36.0]]",
+        ),
+        ("[:find (sum ?a) . :where [?e :age ?a]]", "", "48"),
+        (
+            "[:find (min ?a) (max ?a) (count-distinct ?a) :with ?e :where [?e :age ?a]]",
+            "",
+            "[[12 36 2]]",
+        ),
+        ("[:find (min 2 ?e) . :where [?e :name]]", "", "[1 2]"),
+        ("[:find (max 2 ?e) . :where [?e :name]]", "", "[3 4]"),
+        (
+            "[:find (distinct ?a) . :where [?e :age ?a]]",
+            "",
+            "#{12 36}",
+        ),
+        (
+            "[:find (+ (sum ?a) (* 2 (count ?e))) . :where [?e :age ?a]]",
+            "",
+            "90",
+        ),
+        (
+            "[:find ?n ?a :where [?e :name ?n] [?e :age ?a] :order-by [?a :desc ?n :asc]]",
+            "",
+            "[[\"Ada\" 36] [\"Bob\" 36] [\"Cy\" 12]]",
+        ),
+        (
+            "[:find ?n :where [?e :name ?n] :order-by ?n :limit 2]",
+            "",
+            "[[\"Ada\"] [\"Bob\"]]",
+        ),
+        (
+            "[:find ?n :where [?e :name ?n] :order-by [0 :desc] :offset 1 :limit 2]",
+            "",
+            "[[\"Cy\"] [\"Bob\"]]",
+        ),
+        (
+            "[:find ?n :in $ ?l :where [?e :name ?n] :order-by ?n :limit ?l]",
+            "1",
+            "[[\"Ada\"]]",
+        ),
+        (
+            "[:find ?a (count ?e) :where [?e :age ?a] :having [(> (count ?e) 1)]]",
+            "",
+            "[[36 2]]",
+        ),
+    ]);
+}
+
+#[test]
+fn what_cannot_be_answered_says_why() {
+    let db = database();
+    for (query, inputs, why) in [
+        (
+            "[:find ?x :where [?e :name]]",
+            "",
+            "?x is to be found, and no clause or input has it",
+        ),
+        (
+            "[:find ?e :where [?e :age ?a] [(slurp \"x\")]]",
+            "",
+            "there is no function slurp",
+        ),
+        (
+            "[:find ?e :where [?e :age ?a] [(clojure.core/slurp \"x\") ?y]]",
+            "",
+            "there is no function clojure.core/slurp",
+        ),
+        (
+            "[:find ?e :where [?e :age ?a] [(.exec ?a)]]",
+            "",
+            "there is no function .exec",
+        ),
+        (
+            "[:find ?e :where [?e :age] [(< ?b 3)]]",
+            "",
+            "nothing gives ?b a value",
+        ),
+        (
+            "[:find ?e :in $ ?x :where [?e :age ?x]]",
+            "",
+            "takes in 1 values beside the database, and 0 were given",
+        ),
+        ("[:find ?e :where [?e :age 1]]", "5", "takes in 0 values"),
+        ("[:find ?e :where (leads ?e 1)]", "", "name % in :in"),
+        (
+            "[:find ?e :in $ % :where (nope ?e 1)]",
+            "[]",
+            "there is no rule nope",
+        ),
+        (
+            "[:find ?e :in $ % :where (r ?e)]",
+            "[[(r ?x ?y) [?x :age ?y]]]",
+            "has 2 arguments",
+        ),
+        (
+            "[:find ?e :in $ % :where (r ?e)]",
+            "[[(r ?x) [?x :age] (not (r ?x))]]",
+            "calls itself within not",
+        ),
+        (
+            "[:find ?e :where (or [?e :age 1] [?f :age 2])]",
+            "",
+            "must have the same variables",
+        ),
+        ("[:find ?e :wher [?e :age 1]]", "", "no variable"),
+        (
+            "[:find ?e :where [?e :age 1] :order-by ?x]",
+            "",
+            "not among what is found",
+        ),
+        (
+            "[:find ?e :where [$other ?e :age 1]]",
+            "",
+            "the source $other",
+        ),
+        (
+            "[:find (total ?e) :where [?e :age]]",
+            "",
+            "there is no aggregate total",
+        ),
+        (
+            "[:find ?x :where [1 :age ?a] [(/ ?a 0) ?x]]",
+            "",
+            "divided by zero",
+        ),
+        (
+            "[:find ?x :where [1 :age ?a] [(+ ?a \"x\") ?x]]",
+            "",
+            "\"x\" is no number",
+        ),
+        (
+            "[:find ?x :where [1 :age ?a] [(* 9223372036854775807 ?a) ?x]]",
+            "",
+            "64 bits",
+        ),
+    ] {
+        let error = db.ask(query, inputs).expect_err(query);
+        assert!(error.contains(why), "{query}: {error}");
+    }
+}
+
+#[test]
+fn a_query_ends_when_it_must() {
+    let db = database();
+    let rows: Vec<String> = (0..400)
+        .map(|n| format!("[:db/add {} :n {n}]", n + 1_000))
+        .collect();
+    db.db
+        .transact(&read(&format!("[{}]", rows.join(" "))).unwrap())
+        .unwrap();
+    let product = read("[:find (count ?a) . :where [?a :n] [?b :n] [?c :n] [?d :n]]").unwrap();
+    let bounds = Bounds {
+        max_ms: Some(30),
+        ..Bounds::default()
+    };
+    let began = std::time::Instant::now();
+    let error = db.db.query(&product, &[], &bounds).unwrap_err();
+    assert!(error.to_string().contains("30 ms"), "{error}");
+    assert!(began.elapsed().as_millis() < 2_000);
+    let error = db.ask("[:find (count ?a) . :where [?a :n ?x] [?b :n ?y] [?c :n ?z] [(< ?x ?y ?z)] :timeout 20]", "").unwrap_err();
+    assert!(error.contains("20 ms"), "{error}");
+    let bounds = Bounds {
+        max_bytes: 1 << 20,
+        ..Bounds::default()
+    };
+    let error = db
+        .db
+        .query(
+            &read("[:find ?a ?b ?c :where [?a :n] [?b :n] [?c :n]]").unwrap(),
+            &[],
+            &bounds,
+        )
+        .unwrap_err();
+    assert!(error.to_string().contains("1048576 bytes"), "{error}");
+}
+
+#[test]
+fn a_plan_is_shown_with_what_was_expected_and_found() {
+    let db = database();
+    let query =
+        read("[:find ?n :where [?e :name ?n] [?e :age ?a] [(> ?a 20)] [?e :aka \"A\"]]").unwrap();
+    let (answer, steps) = db.db.explain(&query, &[], &Bounds::default()).unwrap();
+    assert_eq!(answer.rows.len(), 1);
+    assert_eq!(steps[0].clause, "[?e :aka \"A\"]");
+    assert_eq!((steps[0].expected, steps[0].rows), (Some(1), 1));
+    assert_eq!(steps.len(), 4);
+}
+
+#[test]
+fn entities_are_pulled() {
+    let db = database();
+    let pull = |pattern: &str, entity: &str| {
+        let found = db.db.pull(&read(pattern).unwrap(), &read(entity).unwrap());
+        found.map_or_else(|error| error.to_string(), |value| value.to_string())
+    };
+    for (pattern, entity, expected) in [
+        ("[:name :age :none]", "1", "{:name \"Ada\", :age 36}"),
+        (
+            "[*]",
+            "3",
+            "{:db/id 3, :name \"Cy\", :age 12, :aka [\"C\"], :boss {:db/id 2}}",
+        ),
+        (
+            "[\"*\"]",
+            ":ada",
+            "{:db/id 1, :db/ident :ada, :name \"Ada\", :age 36, :height 1.6, :aka [\"A\" \"Countess\"], :friend [{:db/id 2} {:db/id 3}], :address {:db/id 10, :street \"Main\", :no 5}}",
+        ),
+        (
+            "[:name {:boss [:name]}]",
+            "[:name \"Cy\"]",
+            "{:name \"Cy\", :boss {:name \"Bob\"}}",
+        ),
+        (
+            "[:name {:boss ...}]",
+            "4",
+            "{:name \"Di\", :boss {:name \"Cy\", :boss {:name \"Bob\", :boss {:name \"Ada\"}}}}",
+        ),
+        (
+            "[:name {:boss 1}]",
+            "4",
+            "{:name \"Di\", :boss {:name \"Cy\"}}",
+        ),
+        (
+            "[:db/id {:follow ...}]",
+            "21",
+            "{:db/id 21, :follow [{:db/id 22, :follow [{:db/id 23, :follow [{:db/id 21} {:db/id 24, :follow [{:db/id 25}]}]}]}]}",
+        ),
+        ("[:_boss]", "1", "{:_boss [{:db/id 2}]}"),
+        ("[{:_boss [:name]}]", "1", "{:_boss [{:name \"Bob\"}]}"),
+        ("[:_address]", "10", "{:_address {:db/id 1}}"),
+        (
+            "[[:name :as :called] [:none :default 5] [:aka :limit 1]]",
+            "1",
+            "{:called \"Ada\", :none 5, :aka [\"A\"]}",
+        ),
+        (
+            "[(limit :aka 1) (default :none 7)]",
+            "1",
+            "{:aka [\"A\"], :none 7}",
+        ),
+        ("[[:age :xform inc]]", "1", "{:age 37}"),
+        ("[:name]", "99", "nil"),
+        ("[:name]", "[:name \"No\"]", "nil"),
+        (
+            "[{:name [:x]}]",
+            "1",
+            ":name leads to no entity that could be pulled",
+        ),
+        (
+            "[:_name]",
+            "1",
+            ":_name goes back by :name, which leads to no entity",
+        ),
+        (
+            "[5]",
+            "1",
+            "5 is no part of a pattern: it is an attribute, a map or *",
+        ),
+        (
+            "[[:age :xform slurp]]",
+            "1",
+            "there is no function slurp: a query calls built-in functions alone, and rules are called in clauses of their own",
+        ),
+    ] {
+        assert_eq!(pull(pattern, entity), expected, "{pattern}");
+    }
+}
