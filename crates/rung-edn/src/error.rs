@@ -36,7 +36,7 @@ impl fmt::Display for Position {
 
 /// Why a text is no EDN.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{why} at {position}")]
+#[error("{position}: {why}")]
 pub struct Error {
     /// Where it is wrong.
     pub position: Position,

@@ -87,6 +87,9 @@ pub(crate) enum Command {
     /// Personal data: sources, connections, records, and who may see what of them.
     #[command(subcommand)]
     Pdpp(PdppCommand),
+    /// A database of facts in a folder: ask it, change it, take it in and out.
+    #[command(subcommand)]
+    Db(DbCommand),
     /// Makes up one person's data, serves it, and shows how an agent comes to it.
     Demo(DemoArgs),
     /// Copies the data folder as it is at one moment, also while it is in use.
@@ -712,4 +715,143 @@ pub(crate) enum Form {
     Links,
     /// The whole reply.
     Reply,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DbCommand {
+    /// Answers a query.
+    Query(DbQueryArgs),
+    /// Changes the database, which is made where it is not there.
+    Transact(DbTransactArgs),
+    /// Shows an entity, as far as a pattern goes.
+    Pull(DbPullArgs),
+    /// Shows the attributes, or declares them.
+    Schema(DbSchemaArgs),
+    /// Shows how much there is.
+    Stat {
+        /// The database's folder.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Answers a query and shows how: each step, how many rows were expected, and how many there were.
+    Explain(DbQueryArgs),
+    /// Takes in a dump, a CSV table or JSON documents.
+    Import(DbImportArgs),
+    /// Writes everything as text: options, schema, and a line for each datom.
+    Dump {
+        /// The database's folder.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Asks and changes, one after the other.
+    Repl {
+        /// The database's folder.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+/// In which form an answer is written; as a table for people, unless said.
+#[derive(Debug, Default, Args)]
+pub(crate) struct DbForm {
+    /// As EDN.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) edn: bool,
+    /// As JSON, with tags for what JSON does not have.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl DbForm {
+    pub(crate) fn is_for_programs(&self) -> bool {
+        self.edn || self.json
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DbQueryArgs {
+    /// The database's folder.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The query in EDN, as '[:find ?e :where [?e :name "Ada"]]'; - for standard input, @FILE for a file.
+    pub(crate) query: String,
+    /// What the query takes in beside the database, each in EDN.
+    pub(crate) inputs: Vec<String>,
+    /// Milliseconds that it may take.
+    #[arg(long, value_name = "MS")]
+    pub(crate) timeout: Option<u64>,
+    #[command(flatten)]
+    pub(crate) form: DbForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DbTransactArgs {
+    /// The database's folder.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// One or several transactions in EDN, as '[{:name "Ada"}]'; - for standard input, @FILE for a file.
+    pub(crate) data: String,
+    /// Attributes to declare first, in EDN.
+    #[arg(long, value_name = "EDN")]
+    pub(crate) schema: Option<String>,
+    #[command(flatten)]
+    pub(crate) form: DbForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DbPullArgs {
+    /// The database's folder.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The pattern in EDN, as '[*]' or '[:name {:friend [:name]}]'.
+    pub(crate) pattern: String,
+    /// The entity: a number, a keyword that it is called by, or a lookup ref, as '[:name "Ada"]'.
+    pub(crate) entity: String,
+    #[command(flatten)]
+    pub(crate) form: DbForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DbSchemaArgs {
+    /// The database's folder.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Attributes to declare or to change, in EDN, as '{:name {:db/unique :db.unique/identity}}'.
+    #[arg(long, value_name = "EDN")]
+    pub(crate) set: Option<String>,
+    #[command(flatten)]
+    pub(crate) form: DbForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DbImportArgs {
+    /// The database's folder, which is made where it is not there.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// What the file is, where its name does not tell.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<DbFormat>,
+    /// Columns or members to attributes, in EDN, as '{"Full name" :name, "Notes" nil}'; nil leaves one out.
+    #[arg(long, value_name = "EDN")]
+    pub(crate) mapping: Option<String>,
+    /// The namespace of the attributes that the mapping does not name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) prefix: Option<String>,
+    /// Attributes to declare first, in EDN.
+    #[arg(long, value_name = "EDN")]
+    pub(crate) schema: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DbFormat {
+    /// A dump of a database.
+    Dump,
+    /// A table with a heading.
+    Csv,
+    /// A list of objects.
+    Json,
+    /// An object a line.
+    Ndjson,
 }

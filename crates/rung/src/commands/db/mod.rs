@@ -1,0 +1,104 @@
+//! `rung db`: a database in a folder.
+
+mod dump;
+mod explain;
+mod import;
+mod pull;
+mod query;
+mod repl;
+mod schema;
+mod show;
+mod stat;
+mod transact;
+
+use std::io::Read as _;
+use std::path::Path;
+
+use rung_datalog::{Bounds, Db, Options};
+use rung_edn::{Reader, Value};
+use rung_fault::{Code, Fault};
+
+use crate::cli::DbCommand;
+use crate::exit::Result;
+
+pub(super) fn run(command: DbCommand) -> Result {
+    match command {
+        DbCommand::Query(args) => query::run(&args),
+        DbCommand::Transact(args) => transact::run(&args),
+        DbCommand::Pull(args) => pull::run(&args),
+        DbCommand::Schema(args) => schema::run(&args),
+        DbCommand::Stat { folder } => stat::run(&folder),
+        DbCommand::Explain(args) => explain::run(&args),
+        DbCommand::Import(args) => import::run(&args),
+        DbCommand::Dump { folder } => dump::run(&folder),
+        DbCommand::Repl { folder } => repl::run(&folder),
+    }
+}
+
+/// A database to be read, which must be there.
+fn to_read(folder: &Path) -> Result<Db> {
+    let options = Options {
+        create: false,
+        writable: false,
+    };
+    opened(folder, &options)
+}
+
+/// A database to be changed, which is made where it is not there.
+fn to_write(folder: &Path) -> Result<Db> {
+    opened(folder, &Options::default())
+}
+
+fn opened(folder: &Path, options: &Options) -> Result<Db> {
+    if !options.create && !folder.join("data.mdb").is_file() {
+        let why = format!("there is no database in {}", folder.display());
+        let hint =
+            "name the folder of one, or make one with `rung db transact` or `rung db import`";
+        return Err(Fault::new(Code::UnknownDatabase, why)
+            .with_hint(hint)
+            .into());
+    }
+    Ok(Db::open(folder, options).map_err(Fault::from)?)
+}
+
+/// A text that was said, or read: from standard input for `-`, from a file for `@FILE`.
+fn text(said: &str) -> Result<String> {
+    let failed = |what: &str, error: std::io::Error| {
+        Fault::new(
+            Code::InvalidArguments,
+            format!("{what} cannot be read: {error}"),
+        )
+    };
+    if said == "-" {
+        let mut text = String::new();
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map_err(|error| failed("standard input", error))?;
+        return Ok(text);
+    }
+    match said.strip_prefix('@') {
+        Some(file) => Ok(std::fs::read_to_string(file).map_err(|error| failed(file, error))?),
+        None => Ok(said.to_owned()),
+    }
+}
+
+/// The values of a text.
+fn values(text: &str) -> Result<Vec<Value>> {
+    let mut reader = Reader::new(text);
+    let mut all = Vec::new();
+    while let Some(value) = reader.next_value().map_err(Fault::from)? {
+        all.push(value);
+    }
+    Ok(all)
+}
+
+/// The one value of a text.
+fn value(said: &str) -> Result<Value> {
+    Ok(rung_edn::read(&text(said)?).map_err(Fault::from)?)
+}
+
+fn bounds(timeout_ms: Option<u64>) -> Bounds {
+    Bounds {
+        max_ms: timeout_ms,
+        ..Bounds::default()
+    }
+}

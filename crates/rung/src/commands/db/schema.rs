@@ -1,0 +1,59 @@
+//! `rung db schema`
+
+use std::io::Write as _;
+
+use rung_datalog::Unique;
+use rung_fault::Fault;
+
+use super::show;
+use crate::cli::DbSchemaArgs;
+use crate::exit::{Result, output};
+use crate::table::table;
+
+pub(super) fn run(args: &DbSchemaArgs) -> Result {
+    let db = match &args.set {
+        Some(given) => {
+            let db = super::to_write(&args.folder)?;
+            db.update_schema(&super::value(given)?)
+                .map_err(Fault::from)?;
+            db
+        }
+        None => super::to_read(&args.folder)?,
+    };
+    let (schema, counts) = db
+        .read(|moment| {
+            let schema = moment.schema().clone();
+            let counts = schema
+                .attributes()
+                .map(|attribute| moment.count_of(attribute.id));
+            Ok((schema.clone(), counts.collect::<Result<Vec<_>, _>>()?))
+        })
+        .map_err(Fault::from)?;
+    if args.form.is_for_programs() {
+        return show::value(&schema.to_value(), &args.form);
+    }
+    let rows: Vec<Vec<String>> = schema
+        .attributes()
+        .zip(counts)
+        .map(|(attribute, count)| {
+            let unique = match attribute.unique {
+                Some(Unique::Identity) => "identity",
+                Some(Unique::Value) => "value",
+                None => "",
+            };
+            vec![
+                format!(":{}", attribute.name),
+                attribute
+                    .kind
+                    .map_or("any", rung_datalog::Type::name)
+                    .to_owned(),
+                if attribute.many { "many" } else { "one" }.to_owned(),
+                unique.to_owned(),
+                count.to_string(),
+            ]
+        })
+        .collect();
+    let heading = ["attribute", "type", "values", "unique", "datoms"];
+    let mut out = std::io::stdout().lock();
+    write!(out, "{}", table(&heading, &rows)).map_err(output)
+}
