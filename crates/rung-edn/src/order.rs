@@ -40,10 +40,17 @@ impl Value {
 impl Value {
     /// Which comes first where numbers are equal if they amount to the same, however exact they are.
     pub fn compare(&self, other: &Self) -> Ordering {
-        if self.is_number() && other.is_number() {
-            return by_amount(self, other);
+        match (self, other) {
+            _ if self.is_number() && other.is_number() => by_amount(self, other),
+            // The shorter one comes first, whatever is in it.
+            (Self::Vector(one), Self::Vector(other)) => {
+                one.len().cmp(&other.len()).then_with(|| {
+                    let parts = one.iter().zip(other).map(|(one, other)| one.compare(other));
+                    parts.fold(Ordering::Equal, Ordering::then)
+                })
+            }
+            _ => self.cmp(other),
         }
-        self.cmp(other)
     }
 }
 

@@ -271,10 +271,27 @@ impl<'t> Reader<'t> {
                 }
                 Ok(Value::Map(self.map(start, Some(namespace))?))
             }
-            Some(b'"') => Err(self.wrong("a pattern is written (re-pattern \"…\")")),
+            Some(b'"') => self.pattern(),
             None => Err(self.unfinished("`#` stands alone")),
             Some(_) => self.tagged(),
         }
+    }
+
+    /// A pattern as it is written elsewhere: everything in it is as it stands, and a backslash keeps what follows it.
+    fn pattern(&mut self) -> Result<Value> {
+        let start = self.at + 2;
+        let mut escaped = false;
+        let ends = |c: char| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        };
+        let Some(length) = self.text[start..].find(ends) else {
+            return Err(self.unfinished("the pattern does not end"));
+        };
+        self.at = start + length + 1;
+        let source = Value::text(&self.text[start..start + length]);
+        Ok(Value::Tagged("datalevin/regex".into(), Box::new(source)))
     }
 
     fn tagged(&mut self) -> Result<Value> {

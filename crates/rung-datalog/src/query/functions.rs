@@ -20,7 +20,7 @@ const MAX_ITEMS: usize = 1_000_000;
 /// Bytes of a pattern's program.
 const PATTERN_BYTES: usize = 1 << 20;
 /// What a pattern is tagged with.
-const PATTERN: &str = "regex";
+const PATTERN: &str = "datalevin/regex";
 
 /// What a function does with its arguments.
 type Function = fn(&[Value]) -> Result<Value>;
@@ -217,25 +217,23 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
             Value::Nil => false,
             Value::Map(members) => members.contains_key(&args[1]),
             Value::Set(members) => members.contains(&args[1]),
-            Value::Vector(items) => args[1]
-                .as_i64()
-                .and_then(|at| usize::try_from(at).ok())
-                .is_some_and(|at| at < items.len()),
+            Value::Vector(items) => place(&args[1]).is_some_and(|at| at < items.len()),
+            Value::String(text) => place(&args[1]).is_some_and(|at| at < text.chars().count()),
             other => return wrong(format!("{other} has no keys")),
         }
         .into())
     }),
     ("get", 2, 3, |args| {
         let found = match &args[0] {
-            Value::Map(members) => members.get(&args[1]),
-            Value::Set(members) => members.get(&args[1]),
-            Value::Vector(items) => args[1]
-                .as_i64()
-                .and_then(|at| usize::try_from(at).ok())
-                .and_then(|at| items.get(at)),
+            Value::Map(members) => members.get(&args[1]).cloned(),
+            Value::Set(members) => members.get(&args[1]).cloned(),
+            Value::Vector(items) => place(&args[1]).and_then(|at| items.get(at)).cloned(),
+            Value::String(text) => place(&args[1])
+                .and_then(|at| text.chars().nth(at))
+                .map(Value::Char),
             _ => None,
         };
-        Ok(found.or(args.get(2)).cloned().unwrap_or(Value::Nil))
+        Ok(found.or_else(|| args.get(2).cloned()).unwrap_or(Value::Nil))
     }),
     ("range", 1, 3, range),
     ("vector", 0, MANY, |args| Ok(Value::Vector(args.to_vec()))),
@@ -321,6 +319,11 @@ pub(crate) fn unknown(name: &Name) -> String {
     format!(
         "there is no function {name}: a query calls built-in functions alone, and rules are called in clauses of their own"
     )
+}
+
+/// A place in something that is counted from zero.
+fn place(value: &Value) -> Option<usize> {
+    value.as_i64().and_then(|at| usize::try_from(at).ok())
 }
 
 fn pairs(args: &[Value], holds: impl Fn(&Value, &Value) -> bool) -> bool {
@@ -457,16 +460,27 @@ fn named(args: &[Value]) -> Result<Name> {
 fn plain(value: &Value) -> String {
     match value {
         Value::Nil => String::new(),
+        Value::Vector(_) | Value::List(_) | Value::Set(_) | Value::Map(_) => value.to_string(),
         value => shown(value),
     }
 }
 
 fn shown(value: &Value) -> String {
+    let all = |items: &[Value]| items.iter().map(shown).collect::<Vec<_>>().join(" ");
     match value {
         Value::String(text) => text.to_string(),
         Value::Char(c) => c.to_string(),
         Value::BigInt(number) => number.to_string(),
         Value::BigDec(_) => value.to_string().trim_end_matches('M').to_owned(),
+        Value::Vector(items) => format!("[{}]", all(items)),
+        Value::List(items) => format!("({})", all(items)),
+        Value::Set(items) => format!("#{{{}}}", all(&items.iter().cloned().collect::<Vec<_>>())),
+        Value::Map(members) => {
+            let members = members
+                .iter()
+                .map(|(key, value)| format!("{} {}", shown(key), shown(value)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
         value => value.to_string(),
     }
 }
@@ -628,6 +642,7 @@ pub(crate) fn arithmetic(operation: char, one: &Value, other: &Value) -> Result<
             '+' => one + other,
             '-' => one - other,
             '*' => one * other,
+            _ if other == 0.0 => return wrong("something is divided by zero"),
             _ => one / other,
         }));
     }

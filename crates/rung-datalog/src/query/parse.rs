@@ -387,7 +387,7 @@ fn vector_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause
                 [Value::Symbol(name), rest @ ..] if is_source(name) => (name.clone(), rest),
                 items => (source.clone(), items),
             };
-            if terms.is_empty() || terms.len() > 3 {
+            if terms.is_empty() {
                 return wrong(format!(
                     "{value} is no pattern: it has an entity, an attribute and a value"
                 ));
@@ -437,6 +437,9 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
             if rest.is_empty() {
                 return wrong(format!("{name} is followed by what must not hold"));
             }
+            if vars.as_ref().is_some_and(Vec::is_empty) {
+                return wrong("not-join names the variables that it shares with what is around it");
+            }
             Ok(Clause::Not(Not {
                 vars,
                 clauses: clauses(rest, &source)?,
@@ -475,15 +478,11 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
                     _ => Ok(vec![clause(branch, &source)?]),
                 })
                 .collect::<Result<Vec<_>>>()?;
-            let or = Or {
+            Ok(Clause::Or(Or {
                 required,
                 vars,
                 branches,
-            };
-            if or.vars.is_none() {
-                check_or(value, &or)?;
-            }
-            Ok(Clause::Or(or))
+            }))
         }
         "and" => wrong("and stands within or: elsewhere clauses hold together anyway"),
         _ => {
@@ -497,25 +496,6 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
             }))
         }
     }
-}
-
-/// Every branch of an `or` has the same variables.
-fn check_or(value: &Value, or: &Or) -> Result<()> {
-    let of = |branch: &Vec<Clause>| {
-        let mut vars = Vec::new();
-        for clause in branch {
-            clause.vars(&mut vars);
-        }
-        vars.sort();
-        vars
-    };
-    let first = of(&or.branches[0]);
-    if or.branches.iter().any(|branch| of(branch) != first) {
-        return wrong(format!(
-            "the branches of {value} must have the same variables; name those that are shared with or-join"
-        ));
-    }
-    Ok(())
 }
 
 fn call(value: &Value) -> Result<Call> {
@@ -586,9 +566,10 @@ pub(crate) fn rules(given: &Value) -> Result<Rules> {
             return wrong(format!("a branch of the rule {name} has no clauses"));
         }
         let branch = Branch {
-            head,
             clauses: clauses(body, &default_source())?,
+            head,
         };
+        check_branches(&branch.clauses, &branch.head)?;
         let rule = rules.entry(name.clone()).or_insert_with(|| Rule {
             name: name.clone(),
             arity: branch.head.len(),
@@ -610,6 +591,38 @@ pub(crate) fn rules(given: &Value) -> Result<Rules> {
     ))
 }
 
+/// Every branch of an `or` gives values to the same variables, beside those that have one.
+fn check_branches(clauses: &[Clause], known: &[Var]) -> Result<()> {
+    for clause in clauses {
+        match clause {
+            Clause::Not(not) => check_branches(&not.clauses, known)?,
+            Clause::Or(or) => {
+                let of = |branch: &Vec<Clause>| {
+                    let mut vars = Vec::new();
+                    for clause in branch {
+                        clause.vars(&mut vars);
+                    }
+                    vars.retain(|var| !known.contains(var));
+                    vars.sort();
+                    vars
+                };
+                let first = of(&or.branches[0]);
+                if or.vars.is_none() && or.branches.iter().any(|branch| of(branch) != first) {
+                    let or = super::show::clause(clause);
+                    return wrong(format!(
+                        "the branches of {or} must have the same variables; name those that are shared with or-join"
+                    ));
+                }
+                for branch in &or.branches {
+                    check_branches(branch, known)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// What is found must come from somewhere.
 fn check(query: &Query) -> Result<()> {
     let mut known = Vec::new();
@@ -618,10 +631,10 @@ fn check(query: &Query) -> Result<()> {
             binding.vars(&mut known);
         }
     }
-    query
-        .clauses
-        .iter()
-        .for_each(|clause| clause.vars(&mut known));
+    check_branches(&query.clauses, &known)?;
+    for clause in &query.clauses {
+        clause.vars(&mut known);
+    }
     let mut wanted = Vec::new();
     for element in query.find.elements() {
         element_vars(element, &mut wanted);

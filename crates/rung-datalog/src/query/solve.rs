@@ -306,6 +306,14 @@ impl<'t> Context<'_, 't> {
                     .into_iter()
                     .filter(|var| relation.column(var).is_some())
                     .collect();
+                let mut own = Vec::new();
+                clause.vars(&mut own);
+                if shared.is_empty() && !own.is_empty() {
+                    let clause = super::show::clause(clause);
+                    return wrong(format!(
+                        "{clause} cannot be decided: none of its variables has a value"
+                    ));
+                }
                 let seeds = relation.project(&shared, self.watch)?;
                 let holds =
                     self.negated(|| self.deeper(|| self.solve(&not.clauses, seeds, &shared)))?;
@@ -479,7 +487,11 @@ impl<'t> Context<'_, 't> {
             // What comes later is not worked out where what comes before decides.
             "and" | "or" => {
                 let wanted = function.as_str() == "or";
-                let mut last = Value::Bool(!wanted);
+                let mut last = if wanted {
+                    Value::Nil
+                } else {
+                    Value::Bool(true)
+                };
                 for argument in &call.arguments {
                     last = value(argument)?;
                     if last.is_truthy() == wanted {

@@ -1,0 +1,151 @@
+//! Questions in `scenarios/`, whose answers in `answers/` are those of the engine that this one takes the place of (see
+//! `scripts/oracle.py`). Where ours differs on purpose, `differences.edn` says why, and it is checked that it still does.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use rung_datalog::{Bounds, Db, Options};
+use rung_edn::{Map, Value, read};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(name)
+}
+
+fn map(path: &Path) -> Map {
+    let text = std::fs::read_to_string(path).unwrap();
+    match read(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display())) {
+        Value::Map(members) => members,
+        other => panic!("{} is a {}", path.display(), other.kind()),
+    }
+}
+
+fn member<'m>(map: &'m Map, name: &str) -> Option<&'m Value> {
+    map.get(&Value::keyword(name))
+}
+
+fn items<'m>(map: &'m Map, name: &str) -> &'m [Value] {
+    member(map, name)
+        .and_then(Value::as_sequence)
+        .unwrap_or_default()
+}
+
+struct Scenario {
+    _folder: tempfile::TempDir,
+    db: Db,
+}
+
+impl Scenario {
+    fn new(scenario: &Map) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Db::open(folder.path(), &Options::default()).unwrap();
+        if let Some(schema) = member(scenario, "schema") {
+            db.update_schema(schema).unwrap();
+        }
+        for data in items(scenario, "transactions") {
+            db.transact(data).unwrap();
+        }
+        Self {
+            _folder: folder,
+            db,
+        }
+    }
+
+    fn answer(&self, question: &Map) -> Result<Value, String> {
+        for data in items(question, "transact") {
+            self.db.transact(data).map_err(|error| error.to_string())?;
+        }
+        let answered = match (member(question, "query"), member(question, "pull")) {
+            (Some(query), _) => {
+                let bounds = Bounds {
+                    max_ms: Some(10_000),
+                    ..Bounds::default()
+                };
+                let answer = self.db.query(query, items(question, "inputs"), &bounds);
+                answer.map(rung_datalog::Answer::into_value)
+            }
+            (None, Some(pattern)) => self.db.pull(pattern, member(question, "entity").unwrap()),
+            (None, None) => panic!("a question asks"),
+        };
+        answered.map_err(|error| error.to_string())
+    }
+}
+
+/// Whether two answers are the same, where a list that was not ordered is any list of the same rows.
+fn same(question: &Map, one: &Value, other: &Value) -> bool {
+    let ordered =
+        member(question, "query").is_some_and(|query| query.to_string().contains(":order-by"));
+    match (one, other) {
+        (Value::Vector(_) | Value::List(_), Value::Vector(_) | Value::List(_))
+            if !ordered && member(question, "pull").is_none() =>
+        {
+            let sorted = |value: &Value| {
+                let mut items = value.as_sequence().unwrap_or_default().to_vec();
+                items.sort();
+                items
+            };
+            sorted(one) == sorted(other)
+        }
+        _ => one == other,
+    }
+}
+
+#[test]
+fn questions_are_answered_as_they_were_before() {
+    let differences = map(&folder("differences.edn"));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder("scenarios"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    let (mut asked, mut wrong) = (0, Vec::new());
+    for path in files {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let scenario = map(&path);
+        let answers = map(&folder("answers").join(path.file_name().unwrap()));
+        let intended = match differences.get(&Value::keyword(&name)) {
+            Some(Value::Map(reasons)) => reasons.clone(),
+            _ => Map::new(),
+        };
+        let shared = Scenario::new(&scenario);
+        for question in items(&scenario, "questions") {
+            let question = question.as_map().unwrap();
+            let title = member(question, "name").unwrap();
+            let expected = answers.get(title).and_then(Value::as_map);
+            let Some(expected) = expected else { continue };
+            asked += 1;
+            let found = if member(question, "transact").is_some() {
+                Scenario::new(&scenario).answer(question)
+            } else {
+                shared.answer(question)
+            };
+            let agrees = match (&found, member(expected, "answer")) {
+                (Ok(found), Some(expected)) => same(question, found, expected),
+                (Err(_), None) => true,
+                _ => false,
+            };
+            if agrees == intended.contains_key(title) {
+                let shown =
+                    found.map_or_else(|error| format!("error: {error}"), |value| value.to_string());
+                let kept = if agrees {
+                    "differs no longer"
+                } else {
+                    "differs"
+                };
+                wrong.push(format!(
+                    "{name}: {title} {kept}\n    expected {}\n    found    {shown}",
+                    Value::Map(expected.clone())
+                ));
+            }
+        }
+    }
+    assert!(asked > 0, "there are questions");
+    assert!(
+        wrong.is_empty(),
+        "{} of {asked}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
