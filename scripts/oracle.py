@@ -43,7 +43,8 @@ class Engine:
     """The Clojure functions we call. Values stay Clojure values until they are printed."""
 
     def __init__(self):
-        start_jvm()
+        # Without this flag the JVM leaves out the message of an error it has seen often.
+        start_jvm(jvm_args=["-XX:-OmitStackTraceInFastThrow"])
         self.clojure = jpype.JClass("clojure.java.api.Clojure")
         self.core("require")(self.clojure.read("clojure.edn"))
         self.core("require")(self.clojure.read("datalevin.core"))
@@ -68,6 +69,12 @@ class Engine:
 
     def print(self, value):
         return str(self.core("pr-str")(value))
+
+    def print_answer(self, value):
+        """A set is printed in the order of its printed elements, so that files stay the same."""
+        if isinstance(value, jpype.JClass("java.util.Set")):
+            return "#{" + " ".join(sorted(self.print(element) for element in value)) + "}"
+        return self.print(value)
 
     def get(self, mapping, name):
         return self.core("get")(mapping, self.keyword(name))
@@ -101,11 +108,11 @@ class Database:
         pattern = engine.get(question, "pull")
         if pattern is not None:
             entity = engine.get(question, "entity")
-            return engine.print(engine.datalevin("pull")(database, pattern, entity))
+            return engine.print_answer(engine.datalevin("pull")(database, pattern, entity))
         query = engine.get(question, "query")
         inputs = engine.core("cons")(database, engine.get(question, "inputs"))
         q = engine.clojure.var("datalevin.core", "q")
-        return engine.print(engine.core("apply")(q, query, inputs))
+        return engine.print_answer(engine.core("apply")(q, query, inputs))
 
 
 def first_line(error):

@@ -63,9 +63,11 @@ enum Within {
 
 /// Where a pull is.
 struct Path {
-    /// The entities that it came through.
+    /// Entities within entities.
+    depth: usize,
+    /// The entities that it came to by going on with the same pattern.
     through: Vec<Entity>,
-    /// How often it may still go on, by the place of the spec in its pattern.
+    /// How often it may still go on.
     left: Option<usize>,
 }
 
@@ -135,6 +137,7 @@ impl Puller {
     /// The entity as a map, or nothing where there is nothing of it.
     pub(crate) fn pull(&self, moment: &Moment<'_>, e: Entity) -> Result<Value> {
         let mut path = Path {
+            depth: 0,
             through: Vec::new(),
             left: None,
         };
@@ -142,12 +145,12 @@ impl Puller {
     }
 
     fn entity(&self, moment: &Moment<'_>, e: Entity, path: &mut Path) -> Result<Value> {
-        if path.through.len() == MAX_DEPTH {
+        if path.depth == MAX_DEPTH {
             return Ok(stub(e));
         }
-        path.through.push(e);
+        path.depth += 1;
         let pulled = self.members(moment, e, path);
-        path.through.pop();
+        path.depth -= 1;
         let members = pulled?;
         Ok(if members.is_empty() {
             Value::Nil
@@ -264,7 +267,7 @@ impl Spec {
     fn set(&mut self, option: &str, value: &Value) -> Result<()> {
         match option {
             "as" => self.key = value.clone(),
-            "default" => self.default = Some(value.clone()),
+            "default" => self.default = Some(value.clone()).filter(|value| !value.is_nil()),
             "limit" => {
                 self.limit = match value {
                     Value::Nil => None,
@@ -375,13 +378,16 @@ impl Spec {
         let something = |value: Value| (!value.is_nil()).then_some(value);
         match &self.within {
             Within::Pattern(within) => {
-                let left = path.left.take();
-                let found = within.entity(moment, e, path);
-                path.left = left;
-                Ok(something(found?))
+                // It goes on with another pattern, which has come to nothing yet.
+                let mut fresh = Path {
+                    depth: path.depth,
+                    through: Vec::new(),
+                    left: None,
+                };
+                Ok(something(within.entity(moment, e, &mut fresh)?))
             }
             Within::Again(times) => {
-                if times.is_none() && path.through.contains(&e) {
+                if path.through.contains(&e) {
                     return Ok(Some(stub(e)));
                 }
                 let left = path.left.or(*times);
@@ -389,7 +395,9 @@ impl Spec {
                     return Ok(None);
                 }
                 let before = std::mem::replace(&mut path.left, left.map(|left| left - 1));
+                path.through.push(e);
                 let found = puller.entity(moment, e, path);
+                path.through.pop();
                 path.left = before;
                 Ok(something(found?))
             }
@@ -402,7 +410,9 @@ impl Spec {
                     specs: Vec::new(),
                 };
                 let left = path.left.take();
+                path.through.push(e);
                 let found = all.entity(moment, e, path);
+                path.through.pop();
                 path.left = left;
                 Ok(Some(something(found?).unwrap_or_else(|| stub(e))))
             }

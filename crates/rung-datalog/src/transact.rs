@@ -229,15 +229,6 @@ impl Operation {
     }
 }
 
-/// Names that stand for the transaction itself.
-fn is_current_tx(value: &Value) -> bool {
-    match value {
-        Value::Keyword(name) => name.as_str() == "db/current-tx",
-        Value::String(text) => &**text == "datomic.tx" || &**text == "datalevin.tx",
-        _ => false,
-    }
-}
-
 fn is_tempid(value: &Value) -> bool {
     match value {
         Value::Long(number) => *number < 0,
@@ -309,7 +300,6 @@ impl Transaction<'_, '_, '_> {
     fn attribute(&mut self, name: &Value) -> Step<Arc<Attribute>> {
         let name = match name {
             Value::Keyword(name) => name.clone(),
-            Value::String(text) => Name::new(text.strip_prefix(':').unwrap_or(text)),
             other => {
                 return Err(wrong(format!(
                     "an attribute is a keyword, and {other} is none"
@@ -375,9 +365,7 @@ impl Transaction<'_, '_, '_> {
     /// The entity that is called so, which is there or may be: by number, name or lookup ref.
     fn called(&mut self, called: &Value) -> Step<Entity> {
         if let Value::Long(number) = called {
-            let e = Entity::try_from(*number)
-                .ok()
-                .filter(|e| (1..=MAX_ENTITY).contains(e));
+            let e = Entity::try_from(*number).ok().filter(|e| *e <= MAX_ENTITY);
             let e = e.ok_or_else(|| wrong(format!("{called} is no entity's number")))?;
             self.max_entity = self.max_entity.max(e);
             return Ok(e);
@@ -415,9 +403,6 @@ impl Transaction<'_, '_, '_> {
         }
         if !attribute.is_ref() {
             return Ok(coerce(attribute, value.clone())?);
-        }
-        if is_current_tx(value) {
-            return Ok(Value::Long(i64::try_from(self.tx).unwrap_or(i64::MAX)));
         }
         if is_tempid(value) {
             if !self.tempids.contains_key(value) {
@@ -482,9 +467,6 @@ impl Transaction<'_, '_, '_> {
 
     /// The entity of an addition, which may be a temporary name that the addition itself says something of.
     fn subject(&mut self, e: &Value, attribute: &Arc<Attribute>, v: &Value) -> Step<Entity> {
-        if is_current_tx(e) {
-            return Ok(self.tx);
-        }
         if !is_tempid(e) {
             return self.called(e);
         }
@@ -516,17 +498,13 @@ impl Transaction<'_, '_, '_> {
     /// An entity as a map.
     fn entity(&mut self, members: &Map) -> Step<()> {
         let id_key = Value::keyword("db/id");
-        let given = members
-            .get(&id_key)
-            .or_else(|| members.get(&Value::text(":db/id")));
-        let given = given.filter(|id| !id.is_nil());
+        let given = members.get(&id_key).filter(|id| !id.is_nil());
         let found = self.found_by_identity(members)?;
         let e = match given {
             None => match found {
                 Some((e, _)) => e,
                 None => self.fresh(),
             },
-            Some(id) if is_current_tx(id) => self.tx,
             Some(id) if is_tempid(id) => {
                 self.only_values.remove(id);
                 if let Some((e, _)) = found {
@@ -549,17 +527,11 @@ impl Transaction<'_, '_, '_> {
                 e
             }
         };
-        let mut said = false;
-        for (key, value) in members {
-            let is_id = *key == id_key || *key == Value::text(":db/id");
-            if is_id {
-                continue;
-            }
-            said = true;
-            self.member(e, key, value)?;
-        }
-        if !said && given.is_none_or(|id| !is_tempid(id)) {
+        if given.is_none() && members.is_empty() {
             return Err(wrong("a map says nothing of its entity"));
+        }
+        for (key, value) in members.iter().filter(|(key, _)| **key != id_key) {
+            self.member(e, key, value)?;
         }
         Ok(())
     }
@@ -582,7 +554,7 @@ impl Transaction<'_, '_, '_> {
             if !(attribute.many || attribute.is_ref() && is_tempid(value)) {
                 parts.insert(name.clone(), value.clone());
             }
-            if attribute.unique != Some(Unique::Identity) || !attribute.sources().is_empty() {
+            if attribute.unique != Some(Unique::Identity) {
                 continue;
             }
             let values = self.several(&attribute, value);
@@ -647,7 +619,6 @@ impl Transaction<'_, '_, '_> {
     fn member(&mut self, e: Entity, key: &Value, value: &Value) -> Step<()> {
         let text = match key {
             Value::Keyword(name) => Some(name.clone()),
-            Value::String(text) => Some(Name::new(text.strip_prefix(':').unwrap_or(text))),
             _ => None,
         };
         let Some(name) = text else {

@@ -44,14 +44,11 @@ impl Term {
         match self {
             Self::Blank => Some(row.clone()),
             Self::Constant(own) => (own == value).then(|| row.clone()),
-            Self::Var(var) => match row.get(&var) {
-                Some(known) => (*known == value).then(|| row.clone()),
-                None => {
-                    let mut row = row.clone();
-                    row.insert(var, value);
-                    Some(row)
-                }
-            },
+            Self::Var(var) => {
+                let mut row = row.clone();
+                let known = *row.entry(var).or_insert(value);
+                (known == value).then_some(row)
+            }
         }
     }
 }
@@ -250,7 +247,9 @@ proptest! {
     #[test]
     fn the_answer_is_that_of_the_naive_twin(facts in facts(), (gives, takes) in query(), rules in prop::sample::select(&[LEFT, RIGHT, BOTH, MUTUAL])) {
         let mut given = BTreeSet::new();
-        gives.iter().for_each(|clause| vars(clause, &mut given));
+        for clause in &gives {
+            vars(clause, &mut given);
+        }
         prop_assume!(!given.is_empty());
         // What takes away speaks of what was given; an `or` says the same of the same in every branch.
         let mut clauses = gives.clone();
@@ -261,10 +260,14 @@ proptest! {
                 Clause::Plus(from, _, to) => given.contains(from) && given.insert(*to),
                 Clause::Or(branches) => branches.iter().all(|branch| {
                     let mut own = BTreeSet::new();
-                    branch.iter().for_each(|clause| vars(clause, &mut own));
+                    for clause in branch {
+                        vars(clause, &mut own);
+                    }
                     own.is_subset(&given) && !own.is_empty() && {
                         let mut first = BTreeSet::new();
-                        branches[0].iter().for_each(|clause| vars(clause, &mut first));
+                        for clause in &branches[0] {
+                            vars(clause, &mut first);
+                        }
                         first == own
                     }
                 }),

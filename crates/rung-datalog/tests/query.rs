@@ -123,12 +123,12 @@ fn what_is_found_has_its_form() {
         (
             "[:find ?n ?a :keys name age :where [?e :age ?a] [?e :name ?n] [(< ?a 20)]]",
             "",
-            "[{:name \"Cy\" :age 12}]",
+            "#{{:name \"Cy\" :age 12}}",
         ),
         (
             "[:find ?n :strs n :where [3 :name ?n]]",
             "",
-            "[{\"n\" \"Cy\"}]",
+            "#{{\"n\" \"Cy\"}}",
         ),
         (
             "[:find (pull ?e [:name {:boss [:name]}]) :where [?e :name \"Cy\"]]",
@@ -424,7 +424,7 @@ fn groups_and_order() {
         (
             "[:find (sum ?a) (avg ?a) (median ?a) :with ?e :where [?e :age ?a]]",
             "",
-            "[[84 28.0 36.0]]",
+            "[[84 28.0 36]]",
         ),
         ("[:find (sum ?a) . :where [?e :age ?a]]", "", "48"),
         (
@@ -528,7 +528,7 @@ fn what_cannot_be_answered_says_why() {
             "",
             "must have the same variables",
         ),
-        ("[:find ?e :wher [?e :age 1]]", "", "no variable"),
+        ("[:find ?e :wher [?e :age 1]]", "", ":wher cannot be found"),
         (
             "[:find ?e :where [?e :age 1] :order-by ?x]",
             "",
@@ -649,7 +649,7 @@ fn entities_are_pulled() {
         (
             "[:db/id {:follow ...}]",
             "21",
-            "{:db/id 21, :follow [{:db/id 22, :follow [{:db/id 23, :follow [{:db/id 21} {:db/id 24, :follow [{:db/id 25}]}]}]}]}",
+            "{:db/id 21, :follow [{:db/id 22, :follow [{:db/id 23, :follow [{:db/id 21, :follow [{:db/id 22}]} {:db/id 24, :follow [{:db/id 25}]}]}]}]}",
         ),
         ("[:_boss]", "1", "{:_boss [{:db/id 2}]}"),
         ("[{:_boss [:name]}]", "1", "{:_boss [{:name \"Bob\"}]}"),

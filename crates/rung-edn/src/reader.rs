@@ -314,6 +314,10 @@ impl<'t> Reader<'t> {
         let read = match tag {
             "inst" => text.and_then(instant::read).map(Value::Instant),
             "uuid" => text.and_then(uuid).map(Value::Uuid),
+            "datalevin/bigint" => {
+                let number = text.and_then(|text| text.parse().ok());
+                number.map(|number| Value::BigInt(Arc::new(number)))
+            }
             "datalevin/bytes" => {
                 let bytes = text.and_then(|text| BASE64.decode(text.as_bytes()).ok());
                 bytes.map(|bytes| Value::Bytes(bytes.into()))
@@ -323,6 +327,7 @@ impl<'t> Reader<'t> {
         let expected = match tag {
             "inst" => "a moment such as \"2026-01-31T12:00:00Z\"",
             "uuid" => "an identifier such as \"0f9a1c52-6f1e-4d0b-9d6e-8f1b2c3d4e5f\"",
+            "datalevin/bigint" => "the digits of a whole number, as a text",
             _ => "bytes in base64",
         };
         read.ok_or_else(|| self.wrong_at(start, format!("#{tag} is followed by {expected}")))

@@ -116,14 +116,15 @@ pub(crate) fn aggregate(function: &Name, arguments: &[Value], values: &[Value]) 
 }
 
 fn median(values: &[Value]) -> Result<Value> {
-    let mut all = floats(values)?;
-    all.sort_by(f64::total_cmp);
+    floats(values)?;
+    let mut all = values.to_vec();
+    all.sort_by(Value::compare);
     let middle = all.len() / 2;
-    Ok(Value::Double(if all.len().is_multiple_of(2) {
-        f64::midpoint(all[middle - 1], all[middle])
-    } else {
-        all[middle]
-    }))
+    if all.len().is_multiple_of(2) {
+        let sum = functions::sum(&all[middle - 1..=middle])?;
+        return functions::arithmetic('/', &sum, &Value::Long(2));
+    }
+    Ok(all.swap_remove(middle))
 }
 
 fn variance(values: &[Value]) -> Result<f64> {

@@ -47,8 +47,8 @@ impl Answer {
         };
         let mut rows = self.rows.into_iter();
         match self.form {
-            Form::Set if keys.is_none() => Value::Set(rows.map(row).collect::<Set>()),
-            Form::Set | Form::List => Value::Vector(rows.map(row).collect()),
+            Form::Set => Value::Set(rows.map(row).collect::<Set>()),
+            Form::List => Value::Vector(rows.map(row).collect()),
             Form::Collection => {
                 Value::Vector(rows.filter_map(|row| row.into_iter().next()).collect())
             }
@@ -143,12 +143,9 @@ pub(crate) fn answer<'t>(
     if let Some(Ok(limit)) = number(&query.limit)?.map(usize::try_from) {
         rows.truncate(limit);
     }
-    let listed = aggregated
-        || pulled
-        || !query.order.is_empty()
-        || query.limit.is_some()
-        || query.offset.is_some()
-        || !query.with.is_empty();
+    let ordered = !query.order.is_empty() || query.limit.is_some() || query.offset.is_some();
+    let several = aggregated || pulled || !query.with.is_empty();
+    let listed = ordered || (several && query.keys.is_none());
     Ok(Answer {
         columns: elements.iter().map(shown).collect(),
         rows,

@@ -201,6 +201,7 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
             Value::Nil => 0,
             Value::String(text) => i64::try_from(text.encode_utf16().count()).unwrap_or(i64::MAX),
             Value::Map(members) => i64::try_from(members.len()).unwrap_or(i64::MAX),
+            Value::Bytes(bytes) => i64::try_from(bytes.len()).unwrap_or(i64::MAX),
             other => i64::try_from(items(other)?.len()).unwrap_or(i64::MAX),
         }))
     }),

@@ -151,17 +151,25 @@ fn find(items: &[Value]) -> Result<Find> {
     match items {
         [] => wrong("a query finds something: :find is followed by what"),
         [Value::Vector(items)] => match &items[..] {
-            [item, last] if dots(last) => Ok(Find::Collection(element(item)?)),
+            [item, last] if dots(last) => Ok(Find::Collection(found(item)?)),
             items => Ok(Find::Tuple(elements(items)?)),
         },
-        [item, last] if dot(last) => Ok(Find::Scalar(element(item)?)),
+        [item, last] if dot(last) => Ok(Find::Scalar(found(item)?)),
         [items @ .., last] if dot(last) => Ok(Find::Tuple(elements(items)?)),
         items => Ok(Find::Relation(elements(items)?)),
     }
 }
 
 fn elements(items: &[Value]) -> Result<Vec<Element>> {
-    items.iter().map(element).collect()
+    items.iter().map(found).collect()
+}
+
+/// What is found by itself is no constant.
+fn found(value: &Value) -> Result<Element> {
+    match element(value)? {
+        Element::Constant(value) => wrong(format!("{value} cannot be found: it is a constant")),
+        element => Ok(element),
+    }
 }
 
 const ARITHMETIC: [&str; 7] = ["+", "-", "*", "/", "mod", "rem", "quot"];
@@ -308,7 +316,9 @@ fn count(value: Option<&Value>, name: &str) -> Result<Option<Count>> {
 
 fn order(value: &Value, find: &Find) -> Result<Vec<(usize, bool)>> {
     let alone;
-    let items = if let Some(items) = value.as_sequence() {
+    let items = if let Some([Value::Vector(items)]) = value.as_sequence() {
+        items
+    } else if let Some(items) = value.as_sequence() {
         items
     } else {
         alone = [value.clone()];
@@ -628,7 +638,12 @@ fn check(query: &Query) -> Result<()> {
     let mut known = Vec::new();
     for input in &query.inputs {
         if let Input::Binding(binding) = input {
-            binding.vars(&mut known);
+            let mut own = Vec::new();
+            binding.vars(&mut own);
+            if let Some(var) = own.iter().find(|var| known.contains(*var)) {
+                return wrong(format!("{var} is given twice in :in"));
+            }
+            known.append(&mut own);
         }
     }
     check_branches(&query.clauses, &known)?;

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use rung_edn::{Name, Value};
+use rung_edn::Value;
 
 use super::ast::{Argument, Call, Clause, Pattern, Term, Var};
 use super::cell::Cell;
@@ -394,9 +394,6 @@ impl<'p, 't> Scan<'p, 't> {
 fn named(moment: &Moment<'_>, value: &Value) -> Result<Option<Arc<Attribute>>> {
     match value {
         Value::Keyword(name) => Ok(moment.attribute(name).cloned()),
-        Value::String(text) => Ok(moment
-            .attribute(&Name::new(text.strip_prefix(':').unwrap_or(text)))
-            .cloned()),
         other => Err(Error::Query(format!(
             "{other} is no attribute: it is a keyword"
         ))),
@@ -433,7 +430,7 @@ fn exact(attribute: &Attribute, value: &Value) -> Option<Value> {
     let kind = attribute.kind?;
     let wider = matches!(
         kind,
-        Type::Double | Type::Float | Type::BigInt | Type::BigDec
+        Type::Long | Type::Double | Type::Float | Type::BigInt | Type::BigDec
     );
     if !(wider && value.is_number()) {
         return None;
