@@ -182,6 +182,7 @@ pub(crate) fn answer(
         }
         start = Relation::none(vars);
         start.push(cells, watch)?;
+        start.distinct = true;
     }
     let needed = find::needed(query);
     let found = if nothing {

@@ -255,6 +255,11 @@ impl<'p, 't> Scan<'p, 't> {
         let mut vars = relation.vars.clone();
         vars.extend(self.free.iter().cloned());
         let mut joined = Relation::none(vars);
+        // What a blank hides may be there several times.
+        let blank = [&self.e, &self.a, &self.v]
+            .iter()
+            .any(|place| matches!(place, Place::Any));
+        joined.distinct = relation.distinct && (!blank || self.free.is_empty());
         let mut cells: Vec<Cell<'t>> = Vec::with_capacity(3);
         for row in relation.rows() {
             watch.step()?;

@@ -16,6 +16,8 @@ pub(crate) struct Relation<'t> {
     pub(crate) vars: Vec<Var>,
     cells: Vec<Cell<'t>>,
     rows: usize,
+    /// Whether it is known that each row is there once.
+    pub(crate) distinct: bool,
 }
 
 /// Bytes of a cell by itself.
@@ -28,6 +30,7 @@ impl<'t> Relation<'t> {
             vars,
             cells: Vec::new(),
             rows: 0,
+            distinct: false,
         }
     }
 
@@ -37,6 +40,7 @@ impl<'t> Relation<'t> {
             vars: Vec::new(),
             cells: Vec::new(),
             rows: 1,
+            distinct: true,
         }
     }
 
@@ -93,6 +97,7 @@ impl<'t> Relation<'t> {
     /// The rows for which `keep` says so.
     pub(crate) fn filter(self, mut keep: impl FnMut(&[Cell<'t>]) -> Result<bool>) -> Result<Self> {
         let mut kept = Self::none(self.vars.clone());
+        kept.distinct = self.distinct;
         for row in self.rows() {
             if keep(row)? {
                 kept.cells.extend_from_slice(row);
@@ -122,6 +127,7 @@ impl<'t> Relation<'t> {
         let mut vars = large.vars.clone();
         vars.extend(added.iter().map(|at| small.vars[*at].clone()));
         let mut joined = Self::none(vars);
+        joined.distinct = self.distinct && other.distinct;
         let index = Index::of(small, shared.iter().map(|(at, _)| *at).collect());
         let probe: Vec<usize> = shared.iter().map(|(_, at)| *at).collect();
         for row in large.rows() {
@@ -243,8 +249,10 @@ pub(crate) struct Distinct<'t> {
 
 impl<'t> Distinct<'t> {
     pub(crate) fn new(vars: Vec<Var>) -> Self {
+        let mut relation = Relation::none(vars);
+        relation.distinct = true;
         Self {
-            relation: Relation::none(vars),
+            relation,
             known: HashTable::new(),
         }
     }

@@ -132,6 +132,9 @@ impl<'t> Context<'_, 't> {
                 return wrong(format!("nothing gives {var} a value"));
             }
         }
+        if relation.distinct && relation.vars == needed {
+            return Ok(relation);
+        }
         relation.project(needed, self.watch)
     }
 

@@ -10,6 +10,7 @@ mod config_show;
 mod config_trust;
 mod connect;
 mod crash;
+mod database;
 mod full_disk;
 mod handles;
 mod help;

@@ -89,19 +89,14 @@ pub(super) fn to_json(value: &Value) -> serde_json::Value {
         Value::Set(items) => tagged("~set", items.iter().map(to_json).collect()),
         Value::Map(members) => {
             let names: Option<Vec<String>> = members.keys().map(key).collect();
-            match names {
-                Some(names) => names
-                    .into_iter()
-                    .zip(members.values().map(to_json))
-                    .collect::<Map<_, _>>()
-                    .into(),
-                None => {
-                    let pairs = members
-                        .iter()
-                        .map(|(key, value)| json!([to_json(key), to_json(value)]));
-                    tagged("~map", pairs.collect())
-                }
+            if let Some(names) = names {
+                let members = names.into_iter().zip(members.values().map(to_json));
+                return serde_json::Value::Object(members.collect());
             }
+            let pairs = members
+                .iter()
+                .map(|(key, value)| json!([to_json(key), to_json(value)]));
+            tagged("~map", pairs.collect())
         }
         Value::Symbol(_)
         | Value::Char(_)
@@ -141,12 +136,11 @@ pub(super) fn of_json(value: &serde_json::Value) -> Value {
                 (members.len(), members.iter().next())
             {
                 let written = match tag.as_str() {
-                    "~edn" => Some(text.clone()),
+                    "~edn" | "~i64" => Some(text.clone()),
                     "~date" => Some(format!("#inst \"{text}\"")),
                     "~uuid" => Some(format!("#uuid \"{text}\"")),
                     "~bigint" => Some(format!("{text}N")),
                     "~bigdec" => Some(format!("{text}M")),
-                    "~i64" => Some(text.clone()),
                     "~bytes" => Some(format!("#datalevin/bytes \"{text}\"")),
                     _ => None,
                 };

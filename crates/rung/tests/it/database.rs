@@ -1,0 +1,303 @@
+//! `rung db`: a database in a folder, from the command line.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn rung(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
+    command.arg("db").args(args).current_dir(folder);
+    command.output().unwrap()
+}
+
+fn said(folder: &Path, args: &[&str]) -> String {
+    let output = rung(folder, args);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {told}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const SCHEMA: &str = "{:name {:db/unique :db.unique/identity} :friend {:db/valueType :db.type/ref} :born {:db/valueType :db.type/instant}}";
+
+#[test]
+fn a_database_is_made_changed_and_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let data = "[{:name \"Ada\" :age 36 :born #inst \"1815-12-10\"} {:name \"Bob\" :age 25 :friend [:name \"Ada\"]}]";
+    let told = said(at, &["transact", "db", data, "--schema", SCHEMA]);
+    assert!(
+        told.starts_with("{:tx 1, :tempids {}, :tx-data [[1 :name \"Ada\" true]"),
+        "{told}"
+    );
+    let query = "[:find ?n ?a :where [?e :name ?n] [?e :age ?a]]";
+    assert_eq!(
+        said(at, &["query", "db", query]),
+        "?n   ?a\nAda  36\nBob  25\n2 rows\n"
+    );
+    assert_eq!(
+        said(
+            at,
+            &[
+                "query",
+                "db",
+                "[:find ?a . :in $ ?n :where [?e :name ?n] [?e :age ?a]]",
+                "\"Bob\"",
+                "--edn"
+            ]
+        ),
+        "25\n"
+    );
+    assert_eq!(
+        said(
+            at,
+            &["query", "db", "[:find ?b . :where [_ :born ?b]]", "--json"]
+        ),
+        "{\"~date\":\"1815-12-10T00:00:00.000Z\"}\n"
+    );
+    assert_eq!(
+        said(
+            at,
+            &["pull", "db", "[:name {:friend [:name]}]", "[:name \"Bob\"]"]
+        ),
+        "{:name \"Bob\", :friend {:name \"Ada\"}}\n"
+    );
+    let schema = said(at, &["schema", "db"]);
+    assert!(schema.contains(":friend    ref      one"), "{schema}");
+    assert!(said(at, &["stat", "db"]).starts_with("datoms           6\n"));
+    let plan = said(at, &["explain", "db", query]);
+    assert!(
+        plan.contains("[?e :name ?n]  scan") && plan.ends_with("found: 2\n"),
+        "{plan}"
+    );
+}
+
+#[test]
+fn what_is_dumped_is_imported_as_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let values = "[{:db/id 7 :name \"A\\nb \\\"c\\\"\" :k :a/b :d 1.5 :big 99999999999999999999N :dec 1.50M :when #inst \"2024-02-29\" :id #uuid \"0f9a1c52-6f1e-4d0b-9d6e-8f1b2c3d4e5f\" :bytes #datalevin/bytes \"AAH/\" :any {:a [1 #{2}]}}]";
+    said(at, &["transact", "db", values, "--schema", SCHEMA]);
+    let dump = said(at, &["dump", "db"]);
+    std::fs::write(at.join("all.dump"), &dump).unwrap();
+    said(at, &["import", "other", "all.dump"]);
+    assert_eq!(said(at, &["dump", "other"]), dump);
+    std::fs::write(at.join("bad.dump"), "{}\n{}\n[1 :a 2]\n[1 :b\n").unwrap();
+    let output = rung(at, &["import", "third", "bad.dump"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("line 4 is not of a dump"), "{told}");
+}
+
+#[test]
+fn tables_and_documents_are_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(
+        at.join("people.csv"),
+        "Full name,age,zip,notes\nZed,5,01234,x\n\"O, Y\",7.5,,y\n",
+    )
+    .unwrap();
+    said(
+        at,
+        &[
+            "import",
+            "db",
+            "people.csv",
+            "--mapping",
+            "{\"Full name\" :name, \"notes\" nil}",
+        ],
+    );
+    let all = "[:find ?e ?a ?v :where [?e ?a ?v]]";
+    assert_eq!(
+        said(at, &["query", "db", all, "--edn"]).trim().len(),
+        "#{[1 :name \"Zed\"] [1 :age 5] [1 :zip \"01234\"] [2 :name \"O, Y\"] [2 :age 7.5]}".len()
+    );
+    assert!(said(at, &["query", "db", all]).contains(":zip   01234"));
+    std::fs::write(
+        at.join("more.ndjson"),
+        "{\"name\":\"N\",\"tags\":[1,2],\"none\":null}\n\n{\"name\":\"M\"}\n",
+    )
+    .unwrap();
+    said(at, &["import", "db", "more.ndjson", "--prefix", "doc"]);
+    assert_eq!(
+        said(
+            at,
+            &[
+                "query",
+                "db",
+                "[:find ?t . :where [?e :doc/name \"N\"] [?e :doc/tags ?t]]",
+                "--json"
+            ]
+        ),
+        "[1,2]\n"
+    );
+    std::fs::write(at.join("list.json"), "[{\"name\":\"L\"}]").unwrap();
+    said(at, &["import", "db", "list.json"]);
+    assert_eq!(
+        said(
+            at,
+            &[
+                "query",
+                "db",
+                "[:find ?n . :where [_ :name ?n] [(= ?n \"L\")]]",
+                "--edn"
+            ]
+        ),
+        "\"L\"\n"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_with_a_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    said(at, &["transact", "db", "[{:a 1}]"]);
+    for (args, status, why) in [
+        (
+            &["query", "none", "[:find ?e :where [?e :a]]"][..],
+            66,
+            "unknown_database",
+        ),
+        (
+            &["query", "db", "[:find ?e :where [?e :a"],
+            64,
+            "invalid_edn",
+        ),
+        (
+            &["query", "db", "[:find ?e :where [?e :a ?x] [(slurp ?x)]]"],
+            64,
+            "there is no function slurp",
+        ),
+        (
+            &["transact", "db", "[[:db/add 1 :a nil]]"],
+            64,
+            "invalid_transaction",
+        ),
+        (
+            &["transact", "db", "[[:db/cas 1 :a 5 6]]"],
+            64,
+            "transaction_conflict",
+        ),
+        (
+            &[
+                "schema",
+                "db",
+                "--set",
+                "{:a {:db/valueType :db.type/nothing}}",
+            ],
+            64,
+            "invalid_attributes",
+        ),
+        (&["import", "db", "nothing.csv"], 64, "cannot be read"),
+    ] {
+        let output = rung(at, args);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {told}");
+        assert!(told.contains(why), "{args:?}: {told}");
+    }
+    assert!(!at.join("none").exists(), "asking makes nothing");
+}
+
+#[test]
+fn questions_follow_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut repl = Command::new(env!("CARGO_BIN_EXE_rung"));
+    repl.args(["db", "repl", "db"]).current_dir(folder.path());
+    let mut repl = repl
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let asked = "[{:name \"Ada\"}]\n[:find ?n\n :where [_ :name ?n]]\n(pull [*] 1)\n[:find ?x :where]\n:quit\n";
+    repl.stdin
+        .take()
+        .unwrap()
+        .write_all(asked.as_bytes())
+        .unwrap();
+    let output = repl.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        told.contains("?n\nAda\n1 row\n{:db/id 1, :name \"Ada\"}\n"),
+        "{told}"
+    );
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("error[invalid_query]")
+    );
+}
+
+/// Rounds in which a writer is killed.
+fn rounds() -> usize {
+    std::env::var("CRASH_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(4)
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut acknowledged = 0;
+    for round in 0..rounds() {
+        let mut writer = Command::new(env!("CARGO_BIN_EXE_rung"));
+        writer
+            .args([
+                "db",
+                "transact",
+                "db",
+                "-",
+                "--schema",
+                "{:m {:db/cardinality :db.cardinality/many} :n {:db/unique :db.unique/identity}}",
+            ])
+            .current_dir(at);
+        let mut writer = writer
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let from = acknowledged;
+        // Each transaction says the same of two entities.
+        let asked: Vec<String> = (from + 1..from + 400)
+            .map(|n| format!("[{{:n {n} :m [{n} {}]}} {{:n {} :m [{n}]}}]\n", n + 1, -n))
+            .collect();
+        let asked = asked.concat();
+        let mut input = writer.stdin.take().unwrap();
+        std::thread::spawn(move || {
+            let _gone = input.write_all(asked.as_bytes());
+        });
+        let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+        for _ in 0..=(round * 7) % 40 {
+            if lines.next().transpose().unwrap().is_some() {
+                acknowledged += 1;
+            }
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        for _ in lines.map_while(Result::ok) {
+            acknowledged += 1;
+        }
+        let count = |query: &str| {
+            said(at, &["query", "db", query, "--edn"])
+                .trim()
+                .parse::<i64>()
+                .unwrap()
+        };
+        let there = count("[:find (max ?n) . :where [_ :n ?n]]");
+        assert!(there >= acknowledged, "{there} of {acknowledged}");
+        // A transaction is there whole, and both ways to it agree.
+        assert_eq!(count("[:find (count ?e) . :where [?e :n]]"), 2 * there);
+        assert_eq!(
+            count("[:find (count ?e) . :where [?e :n ?n] [(> ?n 0)] [?e :m ?n]]"),
+            there
+        );
+        let dumped = said(at, &["dump", "db"]).lines().count() - 2;
+        let stat = said(at, &["stat", "db"]);
+        assert!(
+            stat.starts_with(&format!("datoms           {dumped}\n")),
+            "{stat}"
+        );
+        acknowledged = there;
+    }
+}
