@@ -8,7 +8,7 @@ use heed::types::{Bytes, Unit};
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 use parking_lot::RwLock;
 
-use crate::store::retrying;
+use crate::store::{retrying, told_of_disk};
 use crate::{Error, Failure, Result};
 
 /// Bytes of a key, at most.
@@ -167,12 +167,13 @@ impl Kv {
         &self,
         mut f: impl FnMut(&mut Batch<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        retrying(&self.env, &self.gate, || {
+        let written = retrying(&self.env, &self.gate, || {
             let mut batch = Batch(self.env.write_txn().map_err(Error::from)?);
             let value = f(&mut batch)?;
             batch.0.commit().map_err(Error::from)?;
             Ok(value)
-        })
+        });
+        written.or_else(|error: E| Err(told_of_disk(&self.env, error.of_store()?).into()))
     }
 
     /// Bytes that the folder takes on the disk.

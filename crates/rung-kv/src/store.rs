@@ -125,30 +125,28 @@ impl Store {
             txn.commit()?;
             Ok(value)
         });
-        match written {
-            Err(Error::Engine(error)) if self.disk_is_full(&error) => Err(Error::DiskFull),
-            other => other,
-        }
+        written.map_err(|error| told_of_disk(&self.env, error))
     }
+}
 
-    /// A write that got only part of its bytes onto a full disk is reported by the engine as a plain I/O
-    /// error; the disk itself knows better.
-    #[cfg(unix)]
-    fn disk_is_full(&self, error: &heed::Error) -> bool {
-        let io = match error {
-            heed::Error::Io(error) => error.raw_os_error(),
-            heed::Error::Mdb(MdbError::Other(errno)) => Some(*errno),
-            _ => None,
-        };
-        io == Some(rustix::io::Errno::IO.raw_os_error())
-            && rustix::fs::statvfs(self.env.path())
-                .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < FULL_DISK_BYTES)
-    }
+/// A write that got only part of its bytes onto a full disk is reported by the engine as a plain I/O
+/// error; the disk itself knows better.
+#[cfg(unix)]
+pub(crate) fn told_of_disk(env: &Env<WithoutTls>, error: Error) -> Error {
+    let io = match &error {
+        Error::Engine(heed::Error::Io(error)) => error.raw_os_error(),
+        Error::Engine(heed::Error::Mdb(MdbError::Other(errno))) => Some(*errno),
+        _ => None,
+    };
+    let full = io == Some(rustix::io::Errno::IO.raw_os_error())
+        && rustix::fs::statvfs(env.path())
+            .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < FULL_DISK_BYTES);
+    if full { Error::DiskFull } else { error }
+}
 
-    #[cfg(not(unix))]
-    fn disk_is_full(&self, _error: &heed::Error) -> bool {
-        false
-    }
+#[cfg(not(unix))]
+pub(crate) fn told_of_disk(_env: &Env<WithoutTls>, error: Error) -> Error {
+    error
 }
 
 /// Refuses a folder that another version wrote. A new one has no format yet.

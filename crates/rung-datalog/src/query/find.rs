@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use indexmap::IndexMap;
 use rung_edn::{Map, Set, Value};
 
 use super::aggregates::aggregate;
@@ -11,7 +10,7 @@ use super::ast::{Argument, Count, Element, Find, PullPattern, Query, Var};
 use super::cell::Cell;
 use super::functions;
 use super::parse::element_vars;
-use super::relation::Relation;
+use super::relation::{Index, Relation};
 use super::solve::Context;
 use crate::pull::Puller;
 use crate::{Error, Result};
@@ -211,15 +210,13 @@ impl<'t> Finder<'_, '_, 't> {
             .iter()
             .filter_map(|var| self.found.column(var))
             .collect();
-        let mut groups: IndexMap<Vec<Cell<'t>>, Vec<&[Cell<'t>]>> = IndexMap::new();
         let found = self.found;
-        for row in found.rows() {
-            self.context.watch.step()?;
-            let key = columns.iter().map(|at| row[*at].clone()).collect();
-            groups.entry(key).or_default().push(row);
-        }
+        let groups = Index::of(found, columns).groups();
         let mut rows = Vec::with_capacity(groups.len());
-        'groups: for group in groups.values() {
+        'groups: for group in groups {
+            self.context.watch.step()?;
+            let group: Vec<&[Cell<'t>]> = group.into_iter().map(|row| found.row(row)).collect();
+            let group = &group[..];
             for condition in &query.having {
                 let arguments = condition
                     .arguments
@@ -250,6 +247,13 @@ impl<'t> Finder<'_, '_, 't> {
         match element {
             Element::Var(var) => group[0][self.column(var)?].value(),
             Element::Constant(value) => Ok(value.clone()),
+            // How many there are is known without looking at them.
+            Element::Aggregate(wanted)
+                if wanted.function.as_str() == "count" && wanted.arguments.is_empty() =>
+            {
+                self.column(&wanted.var)?;
+                Ok(Value::Long(i64::try_from(group.len()).unwrap_or(i64::MAX)))
+            }
             Element::Aggregate(wanted) => {
                 let column = self.column(&wanted.var)?;
                 let values = group

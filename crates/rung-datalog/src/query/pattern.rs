@@ -7,7 +7,7 @@ use rung_edn::Value;
 
 use super::ast::{Argument, Call, Clause, Pattern, Term, Var};
 use super::cell::Cell;
-use super::relation::Relation;
+use super::relation::{Index, Relation};
 use super::watch::Watch;
 use crate::coerce::to_type;
 use crate::datom::{encoded, in_key, is_cut};
@@ -210,6 +210,7 @@ impl<'p, 't> Scan<'p, 't> {
             if self.attribute().is_none() || named || by_lookup <= self.scanned()? {
                 return Ok((self.looked_up(relation, watch)?, true));
             }
+            return Ok((self.scanned_for(relation, watch)?, false));
         }
         let alone = self.alone(&relation.vars);
         let facts = alone.looked_up(&Relation::unit(), watch)?;
@@ -217,6 +218,62 @@ impl<'p, 't> Scan<'p, 't> {
             return Ok((facts, false));
         }
         Ok((relation.join(&facts, watch)?, false))
+    }
+
+    /// Extends the rows by what matches: every fact is looked at once, and looked up among the rows.
+    fn scanned_for(&self, relation: &Relation<'t>, watch: &Watch) -> Result<Relation<'t>> {
+        let places = [&self.e, &self.a, &self.v];
+        let bound = places
+            .iter()
+            .enumerate()
+            .filter_map(|(at, place)| match place {
+                Place::Bound(column) => Some((at, *column)),
+                _ => None,
+            });
+        let (at, columns): (Vec<usize>, Vec<usize>) = bound.unzip();
+        let index = Index::of(relation, columns);
+        let mut joined = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
+        joined.distinct = relation.distinct && !self.has_blank();
+        let mut there = vec![false; relation.len()];
+        let (mut key, mut cells) = (Vec::with_capacity(3), Vec::with_capacity(3));
+        for fact in self.alone(&relation.vars).facts(None)? {
+            watch.step()?;
+            let fact = fact?;
+            if !self.read(fact, &mut cells) {
+                continue;
+            }
+            key.clear();
+            key.extend(at.iter().map(|at| self.cell(*at, fact)));
+            for row in index.find(relation, &key.iter()) {
+                // Where nothing is added to a row, it is there or not.
+                if !(self.free.is_empty() && std::mem::replace(&mut there[row], true)) {
+                    joined.push(relation.row(row).iter().chain(&cells).cloned(), watch)?;
+                }
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Whether something of a fact is not looked at, so that several may look alike.
+    fn has_blank(&self) -> bool {
+        let places = [&self.e, &self.a, &self.v];
+        let blank = places.iter().any(|place| matches!(place, Place::Any));
+        blank && !self.free.is_empty()
+    }
+
+    /// What stands at a place of a fact.
+    fn cell(&self, at: usize, (e, a, v): (Entity, u32, &'t [u8])) -> Cell<'t> {
+        match at {
+            0 => Cell::of_entity(e),
+            1 => {
+                let attribute = self.moment.schema.by_id(a);
+                let name = attribute.map_or(Value::Nil, |attribute| {
+                    Value::Keyword(attribute.name.clone())
+                });
+                Cell::of_value(&name)
+            }
+            _ => Cell::of_bytes(v),
+        }
     }
 
     /// Steps that a scan of all of it takes.
@@ -256,10 +313,8 @@ impl<'p, 't> Scan<'p, 't> {
         vars.extend(self.free.iter().cloned());
         let mut joined = Relation::none(vars);
         // What a blank hides may be there several times.
-        let blank = [&self.e, &self.a, &self.v]
-            .iter()
-            .any(|place| matches!(place, Place::Any));
-        joined.distinct = relation.distinct && (!blank || self.free.is_empty());
+        let blank = self.has_blank();
+        joined.distinct = relation.distinct && !blank;
         let mut cells: Vec<Cell<'t>> = Vec::with_capacity(3);
         for row in relation.rows() {
             watch.step()?;
@@ -270,37 +325,29 @@ impl<'p, 't> Scan<'p, 't> {
                 if !self.read(fact, &mut cells) {
                     continue;
                 }
-                // What a blank hides is said once.
-                if last.as_ref() == Some(&cells) {
+                // What a blank hides is said once, where it follows itself.
+                if blank && last.as_ref() == Some(&cells) {
                     continue;
                 }
                 joined.push(row.iter().chain(&cells).cloned(), watch)?;
                 if self.free.is_empty() {
                     break;
                 }
-                last = Some(cells.clone());
+                if blank {
+                    last = Some(cells.clone());
+                }
             }
         }
         Ok(joined)
     }
 
     /// The values of the free variables in a fact. Whether it agrees with itself where one stands twice.
-    fn read(&self, (e, a, v): (Entity, u32, &'t [u8]), cells: &mut Vec<Cell<'t>>) -> bool {
+    fn read(&self, fact: (Entity, u32, &'t [u8]), cells: &mut Vec<Cell<'t>>) -> bool {
         cells.clear();
         let mut seen: [Option<&Var>; 3] = [None; 3];
         for (at, place) in [&self.e, &self.a, &self.v].into_iter().enumerate() {
             let Place::Free(var) = place else { continue };
-            let cell = match at {
-                0 => Cell::of_entity(e),
-                1 => {
-                    let attribute = self.moment.schema.by_id(a);
-                    let name = attribute.map_or(Value::Nil, |attribute| {
-                        Value::Keyword(attribute.name.clone())
-                    });
-                    Cell::of_value(&name)
-                }
-                _ => Cell::of_bytes(v),
-            };
+            let cell = self.cell(at, fact);
             match seen.iter().position(|known| *known == Some(var)) {
                 Some(known) if cells[known] != cell => return false,
                 Some(_) => {}

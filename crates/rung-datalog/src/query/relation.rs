@@ -217,6 +217,24 @@ impl Index {
         }
     }
 
+    /// The rows that have the same in the columns, together; in the order in which they came.
+    pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::with_capacity(self.first.len());
+        for last in &self.first {
+            let mut rows: Vec<usize> = self.chain(*last).collect();
+            rows.reverse();
+            groups.push(rows);
+        }
+        groups.sort_unstable();
+        groups
+    }
+
+    /// A row, and those before it that have the same in the columns.
+    fn chain(&self, row: u32) -> impl Iterator<Item = usize> {
+        let next = |row: &u32| Some(self.next[*row as usize]).filter(|next| *next != LAST);
+        std::iter::successors(Some(row), next).map(|row| row as usize)
+    }
+
     /// The rows that have these cells in the columns.
     pub(crate) fn find<'c, 't: 'c>(
         &'c self,
@@ -231,12 +249,8 @@ impl Index {
                 .zip(cells.clone())
                 .all(|(at, cell)| row[*at] == *cell)
         };
-        let first = self.first.find(own, same).copied().unwrap_or(LAST);
-        std::iter::successors((first != LAST).then_some(first), |row| {
-            let next = self.next[*row as usize];
-            (next != LAST).then_some(next)
-        })
-        .map(|row| row as usize)
+        let first = self.first.find(own, same).copied();
+        first.into_iter().flat_map(|row| self.chain(row))
     }
 }
 
