@@ -280,7 +280,7 @@ impl<'t> Moment<'t> {
     }
 
     /// The bytes of a value, of which those in a key may be the beginning.
-    fn whole(&self, e: Entity, a: u32, in_key: &'t [u8]) -> Result<&'t [u8]> {
+    pub(crate) fn whole(&self, e: Entity, a: u32, in_key: &'t [u8]) -> Result<&'t [u8]> {
         if !is_cut(in_key) {
             return Ok(in_key);
         }
@@ -378,6 +378,18 @@ impl<'t> Moment<'t> {
         let bounds = (Bound::Included(&first[..]), Bound::Excluded(&last[..]));
         let pairs = self.view.range(self.tables.ave, bounds)?;
         Ok(pairs.map(|pair| self.by_value(pair?.0)))
+    }
+
+    /// The facts from an entity's attribute on to the last of another entity, with values as they stand in keys.
+    pub(crate) fn keys(
+        &self,
+        (e, a): (Entity, u32),
+        last: Entity,
+    ) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'t>> {
+        let (first, end) = (eav_prefix(e, a), (last + 1).to_be_bytes());
+        let bounds = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
+        let pairs = self.view.range(self.tables.eav, bounds)?;
+        Ok(pairs.map(|pair| of_eav(pair?.0).ok_or(Error::Store(rung_kv::Error::Corrupt("datom")))))
     }
 
     /// All facts, by entity.

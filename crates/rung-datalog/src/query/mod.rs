@@ -11,6 +11,7 @@ mod relation;
 mod rules;
 mod show;
 mod solve;
+mod star;
 mod watch;
 
 use std::cell::RefCell;

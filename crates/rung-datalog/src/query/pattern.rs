@@ -461,7 +461,7 @@ fn called(moment: &Moment<'_>, value: &Value) -> Result<Option<Entity>> {
 }
 
 /// A constant as the attribute has it; `None` where it can have no such value.
-fn wanted(
+pub(super) fn wanted(
     moment: &Moment<'_>,
     attribute: Option<&Attribute>,
     value: &Value,

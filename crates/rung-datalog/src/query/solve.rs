@@ -12,6 +12,7 @@ use super::functions;
 use super::pattern::Scan;
 use super::relation::{Distinct, Relation};
 use super::rules::Recursion;
+use super::star::Star;
 use super::watch::Watch;
 use crate::db::Moment;
 use crate::{Error, Result};
@@ -118,8 +119,19 @@ impl<'t> Context<'_, 't> {
             }
             self.watch.look()?;
             let (at, expected) = self.next(&todo, &relation, needed)?;
-            let clause = todo.remove(at);
             let began = Instant::now();
+            if let Some((joined, done)) = self.star(&todo, at, &relation)? {
+                let mut places: Vec<usize> = done;
+                places.sort_unstable();
+                let clauses: Vec<&Clause> =
+                    places.iter().rev().map(|at| todo.remove(*at)).collect();
+                relation = self.needed_later(joined, &todo, needed)?;
+                for clause in clauses.into_iter().rev() {
+                    self.note(clause, "star", None, relation.len(), began);
+                }
+                continue;
+            }
+            let clause = todo.remove(at);
             let (joined, way) = self.apply(clause, &todo, relation, needed)?;
             relation = self.needed_later(joined, &todo, needed)?;
             self.note(clause, way, expected, relation.len(), began);
@@ -136,6 +148,28 @@ impl<'t> Context<'_, 't> {
             return Ok(relation);
         }
         relation.project(needed, self.watch)
+    }
+
+    /// Does several patterns of one entity at once, where the next one is of those. The rows, and which clauses that were.
+    fn star(
+        &self,
+        todo: &[&Clause],
+        at: usize,
+        relation: &Relation<'t>,
+    ) -> Result<Option<(Relation<'t>, Vec<usize>)>> {
+        let Clause::Pattern(pattern) = todo[at] else {
+            return Ok(None);
+        };
+        let Source::Db(moment) = self.source(&pattern.source)? else {
+            return Ok(None);
+        };
+        let Some(star) = Star::of(moment, todo, at, relation)? else {
+            return Ok(None);
+        };
+        Ok(Some((
+            star.join(moment, relation, self.watch)?,
+            star.clauses,
+        )))
     }
 
     /// Lets go of what nobody needs any more.

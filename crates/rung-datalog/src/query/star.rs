@@ -1,0 +1,303 @@
+//! Stars: several patterns of one entity, each of which has at most one match, found in one pass over its facts.
+
+use rung_edn::Value;
+
+use super::ast::{Clause, Pattern, Term, Var};
+use super::cell::Cell;
+use super::pattern::wanted;
+use super::relation::Relation;
+use super::watch::Watch;
+use crate::datom::encoded;
+use crate::db::{Fact, Moment};
+use crate::{Entity, Result};
+
+/// A look-up costs about as much as so many steps of a scan.
+const SEEK_STEPS: u64 = 24;
+/// So does a fact that is looked up among the rows.
+const PROBE_STEPS: u64 = 2;
+/// Facts of an entity that are passed over before what is wanted next is looked up.
+const MAX_PASSED: usize = 8;
+
+/// Patterns of one entity.
+pub(crate) struct Star<'p> {
+    /// The column of the entity.
+    column: usize,
+    /// What is wanted, by attribute.
+    wanted: Vec<(u32, Want)>,
+    free: Vec<Var>,
+    /// The places of its patterns among the clauses.
+    pub(crate) clauses: Vec<usize>,
+    moment: &'p Moment<'p>,
+}
+
+enum Want {
+    /// Its value, for the variable of that place among the free ones.
+    Value(usize),
+    /// That it has the value of a column.
+    Column(usize),
+    /// That it has this value.
+    Fixed(Vec<u8>),
+    /// That it has one.
+    Any,
+}
+
+impl<'p> Star<'p> {
+    /// The star that a pattern is of, where several patterns make one.
+    pub(crate) fn of(
+        moment: &'p Moment<'p>,
+        todo: &[&Clause],
+        at: usize,
+        relation: &Relation<'_>,
+    ) -> Result<Option<Self>> {
+        let Clause::Pattern(first) = todo[at] else {
+            return Ok(None);
+        };
+        let column = match first.terms.first() {
+            Some(Term::Var(entity)) => relation.column(entity),
+            _ => None,
+        };
+        let Some(column) = column else {
+            return Ok(None);
+        };
+        let mut star = Self {
+            column,
+            wanted: Vec::new(),
+            free: Vec::new(),
+            clauses: Vec::new(),
+            moment,
+        };
+        let others = (0..todo.len()).filter(|other| *other != at);
+        for at in std::iter::once(at).chain(others) {
+            let Clause::Pattern(pattern) = todo[at] else {
+                continue;
+            };
+            let same = pattern.source == first.source && pattern.terms[0] == first.terms[0];
+            if same && star.takes_in(pattern, relation)? {
+                star.clauses.push(at);
+            } else if star.clauses.is_empty() {
+                return Ok(None);
+            }
+        }
+        let by_number = relation.rows().all(|row| row[column].entity().is_some());
+        star.wanted.sort_by_key(|(a, _)| *a);
+        let worth_it = star.clauses.len() > 1 && by_number && star.is_less_work(relation.len())?;
+        Ok(worth_it.then_some(star))
+    }
+
+    /// Whether one pass over the facts of entities takes fewer steps than one over each attribute.
+    fn is_less_work(&self, rows: usize) -> Result<bool> {
+        let rows = rows as u64;
+        let mut apart: u64 = 0;
+        for (a, _) in &self.wanted {
+            let scan = self.moment.count_of(*a)?.saturating_mul(PROBE_STEPS);
+            apart = apart.saturating_add(scan.min(rows.saturating_mul(SEEK_STEPS)));
+        }
+        let together = self.moment.count()?.min(rows.saturating_mul(SEEK_STEPS));
+        Ok(together <= apart)
+    }
+
+    /// Takes a pattern in, where it has at most one match. Whether it does.
+    fn takes_in(&mut self, pattern: &Pattern, relation: &Relation<'_>) -> Result<bool> {
+        let [_, Term::Constant(Value::Keyword(name)), rest @ ..] = &pattern.terms[..] else {
+            return Ok(false);
+        };
+        let Some(attribute) = self.moment.attribute(name) else {
+            return Ok(false);
+        };
+        let want = match rest {
+            [] | [Term::Blank] => Want::Any,
+            [Term::Constant(value)] => match wanted(self.moment, Some(attribute), value)? {
+                Some(value) => Want::Fixed(encoded(&value)),
+                None => return Ok(false),
+            },
+            [Term::Var(var)] => match relation.column(var) {
+                // It may be called by a name there.
+                Some(_) if attribute.is_ref() => return Ok(false),
+                Some(column) => Want::Column(column),
+                None if attribute.many || self.free.contains(var) => return Ok(false),
+                None => {
+                    self.free.push(var.clone());
+                    Want::Value(self.free.len() - 1)
+                }
+            },
+            _ => return Ok(false),
+        };
+        self.wanted.push((attribute.id, want));
+        Ok(true)
+    }
+
+    /// Extends the rows by what matches.
+    pub(crate) fn join<'t>(
+        &self,
+        moment: &Moment<'t>,
+        relation: &Relation<'t>,
+        watch: &Watch,
+    ) -> Result<Relation<'t>> {
+        let entities = relation.rows().enumerate();
+        let entities = entities.filter_map(|(at, row)| Some((row[self.column].entity()?, at)));
+        let mut rows: Vec<(Entity, usize)> = entities.collect();
+        rows.sort_unstable();
+        let mut joined = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
+        joined.distinct = relation.distinct;
+        let mut found: Vec<Vec<&'t [u8]>> = vec![Vec::new(); self.wanted.len()];
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Ok(joined);
+        };
+        let mut at = 0;
+        if (rows.len() as u64).saturating_mul(SEEK_STEPS) < moment.count()? {
+            while at < rows.len() {
+                let e = rows[at].0;
+                self.look_up(moment, e, &mut found, watch)?;
+                at += self.finished(relation, &rows[at..], e, &mut found, &mut joined, watch)?;
+            }
+            return Ok(joined);
+        }
+        // They are so many that it is less work to pass over the others.
+        let mut current = first.0;
+        for fact in moment.keys((first.0, 0), last.0)? {
+            watch.step()?;
+            let fact = fact?;
+            if fact.0 != current {
+                at += self.finished(
+                    relation,
+                    &rows[at..],
+                    current,
+                    &mut found,
+                    &mut joined,
+                    watch,
+                )?;
+                current = fact.0;
+            }
+            if rows.get(at).is_some_and(|(e, _)| *e == current) {
+                self.see(moment, fact, &mut found)?;
+            }
+        }
+        self.finished(
+            relation,
+            &rows[at..],
+            current,
+            &mut found,
+            &mut joined,
+            watch,
+        )?;
+        Ok(joined)
+    }
+
+    /// Notes what is wanted of one entity. What lies between is passed over, or jumped over where it is much.
+    fn look_up<'t>(
+        &self,
+        moment: &Moment<'t>,
+        e: Entity,
+        found: &mut [Vec<&'t [u8]>],
+        watch: &Watch,
+    ) -> Result<()> {
+        let mut next = self.wanted.first().map(|(a, _)| *a);
+        while let Some(from) = next.take() {
+            let mut passed = 0;
+            for fact in moment.keys((e, from), e)? {
+                watch.step()?;
+                let fact = fact?;
+                if self.see(moment, fact, found)? {
+                    continue;
+                }
+                passed += 1;
+                let later = self.wanted.iter().map(|(a, _)| *a).find(|a| *a > fact.1);
+                if later.is_none() || passed > MAX_PASSED {
+                    next = later;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends with an entity: the rows that are of it are extended, and passed over as are those before it.
+    fn finished<'t>(
+        &self,
+        relation: &Relation<'t>,
+        rows: &[(Entity, usize)],
+        e: Entity,
+        found: &mut [Vec<&'t [u8]>],
+        joined: &mut Relation<'t>,
+        watch: &Watch,
+    ) -> Result<usize> {
+        let before = rows.partition_point(|(own, _)| *own < e);
+        let end = before + rows[before..].partition_point(|(own, _)| *own == e);
+        self.emit(relation, &rows[before..end], found, joined, watch)?;
+        for found in found {
+            found.clear();
+        }
+        Ok(end)
+    }
+
+    /// Notes a fact where it is wanted. Whether it is.
+    fn see<'t>(
+        &self,
+        moment: &Moment<'t>,
+        (e, a, in_key): Fact<'t>,
+        found: &mut [Vec<&'t [u8]>],
+    ) -> Result<bool> {
+        let start = self.wanted.partition_point(|(own, _)| *own < a);
+        let wanted = self.wanted[start..].iter().take_while(|(own, _)| *own == a);
+        let count = wanted.count();
+        if count == 0 {
+            return Ok(false);
+        }
+        let value = moment.whole(e, a, in_key)?;
+        for found in &mut found[start..start + count] {
+            found.push(value);
+        }
+        Ok(true)
+    }
+
+    fn emit<'t>(
+        &self,
+        relation: &Relation<'t>,
+        rows: &[(Entity, usize)],
+        found: &[Vec<&'t [u8]>],
+        joined: &mut Relation<'t>,
+        watch: &Watch,
+    ) -> Result<()> {
+        let fixed = self
+            .wanted
+            .iter()
+            .zip(found)
+            .all(|((_, want), found)| match want {
+                Want::Fixed(value) => found.iter().any(|own| own == value),
+                _ => !found.is_empty(),
+            });
+        if !fixed {
+            return Ok(());
+        }
+        let mut cells: Vec<Cell<'t>> = Vec::with_capacity(self.free.len());
+        for free in 0..self.free.len() {
+            let own = self
+                .wanted
+                .iter()
+                .zip(found)
+                .find(|((_, want), _)| matches!(want, Want::Value(at) if *at == free));
+            cells.extend(
+                own.and_then(|(_, found)| found.first())
+                    .map(|value| Cell::of_bytes(value)),
+            );
+        }
+        for (_, row) in rows {
+            let row = relation.row(*row);
+            let agrees = self
+                .wanted
+                .iter()
+                .zip(found)
+                .all(|((_, want), found)| match want {
+                    Want::Column(column) => {
+                        let bytes = row[*column].bytes();
+                        found.iter().any(|own| *own == &*bytes)
+                    }
+                    _ => true,
+                });
+            if agrees {
+                joined.push(row.iter().chain(&cells).cloned(), watch)?;
+            }
+        }
+        Ok(())
+    }
+}
