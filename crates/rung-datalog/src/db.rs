@@ -13,6 +13,7 @@ use crate::datom::{
     Datom, Entity, ave_prefix, eav_key, eav_prefix, encoded, in_key, is_cut, of_ave, of_eav,
     whole_key,
 };
+use crate::index::Order;
 use crate::schema::{Attribute, IDENT, Schema};
 use crate::{Error, Result};
 
@@ -396,6 +397,63 @@ impl<'t> Moment<'t> {
     pub(crate) fn all(&self) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
         let pairs = self.view.prefix(self.tables.eav, &[])?;
         Ok(pairs.map(|pair| self.by_entity(pair?.0)))
+    }
+
+    /// The facts whose keys begin so, in an order.
+    pub(crate) fn within(&self, order: Order, key: &[u8], limit: usize) -> Result<Vec<Fact<'t>>> {
+        let pairs = self.view.prefix(self.table(order), key)?;
+        pairs
+            .take(limit)
+            .map(|pair| self.fact(order, pair?.0))
+            .collect()
+    }
+
+    /// The facts whose keys begin so and those after them, in an order; or those before them, the last first.
+    pub(crate) fn from(
+        &self,
+        order: Order,
+        back: bool,
+        key: &[u8],
+        limit: usize,
+    ) -> Result<Vec<Fact<'t>>> {
+        let table = self.table(order);
+        if !back {
+            let bounds = (Bound::Included(key), Bound::Unbounded);
+            let bounds = if key.is_empty() {
+                (Bound::Unbounded, Bound::Unbounded)
+            } else {
+                bounds
+            };
+            let pairs = self.view.range(table, bounds)?;
+            return pairs
+                .take(limit)
+                .map(|pair| self.fact(order, pair?.0))
+                .collect();
+        }
+        // No key is longer, so none that begins so comes after.
+        let mut end = key.to_vec();
+        end.resize(rung_kv::MAX_KEY_BYTES, 0xFF);
+        let pairs = self
+            .view
+            .range_back(table, (Bound::Unbounded, Bound::Included(&end[..])))?;
+        pairs
+            .take(limit)
+            .map(|pair| self.fact(order, pair?.0))
+            .collect()
+    }
+
+    fn table(&self, order: Order) -> Table {
+        match order {
+            Order::Eav => self.tables.eav,
+            Order::Ave => self.tables.ave,
+        }
+    }
+
+    fn fact(&self, order: Order, key: &'t [u8]) -> Result<Fact<'t>> {
+        match order {
+            Order::Eav => self.by_entity(key),
+            Order::Ave => self.by_value(key),
+        }
     }
 
     /// The value of a fact, as its attribute has it.
