@@ -41,6 +41,12 @@ impl Db {
         loop {
             let mut again = None;
             let done = self.write(|batch, schema| {
+                let mut made_of: HashMap<Name, Vec<u32>> = HashMap::new();
+                for tuple in schema.attributes() {
+                    for source in tuple.sources() {
+                        made_of.entry(source.clone()).or_default().push(tuple.id);
+                    }
+                }
                 let mut transaction = Transaction {
                     batch,
                     tables: self.tables(),
@@ -54,6 +60,7 @@ impl Db {
                     only_values: BTreeSet::new(),
                     datoms: Vec::new(),
                     counts: HashMap::new(),
+                    made_of,
                     tuples: BTreeSet::new(),
                     queue: forms.iter().cloned().collect(),
                 };
@@ -202,6 +209,8 @@ struct Transaction<'b, 'e, 'k> {
     datoms: Vec<Datom>,
     /// By how much the number of datoms of an attribute changes.
     counts: HashMap<u32, i64>,
+    /// The tuples that an attribute is part of.
+    made_of: HashMap<Name, Vec<u32>>,
     /// Tuples whose parts have changed.
     tuples: BTreeSet<(Entity, u32)>,
     queue: VecDeque<Value>,
@@ -781,12 +790,8 @@ impl Transaction<'_, '_, '_> {
             v: value.clone(),
             added,
         });
-        let made = self
-            .schema
-            .attributes()
-            .filter(|tuple| tuple.sources().contains(&attribute.name));
-        for tuple in made {
-            self.tuples.insert((e, tuple.id));
+        for tuple in self.made_of.get(&attribute.name).into_iter().flatten() {
+            self.tuples.insert((e, *tuple));
         }
     }
 
