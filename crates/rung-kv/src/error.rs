@@ -35,6 +35,9 @@ pub enum Error {
         /// What we read.
         supported: u32,
     },
+    /// The folder is of another program, or of another version of the engine.
+    #[error("the folder was written by another program or another version of the engine")]
+    Foreign,
     /// The folder is open in this process already.
     #[error("the data folder is open in this process already")]
     Open,
@@ -82,7 +85,7 @@ impl Coded for Error {
             Self::ResultTooLarge { .. } => Code::ResultTooLarge,
             Self::ResultAbandoned => Code::DeadlineExceeded,
             Self::DiskFull => Code::StoreFull,
-            Self::Format { .. } => Code::StoreFormat,
+            Self::Format { .. } | Self::Foreign => Code::StoreFormat,
             Self::Open => Code::StoreBusy,
             Self::File { .. } | Self::Engine(_) | Self::Corrupt(_) => Code::StoreBroken,
             Self::Source(_) => Code::SourceFailed,
@@ -107,6 +110,10 @@ impl Coded for Error {
             Self::File { .. } => {
                 Some("see to the folder's permissions, or use another with RUNG_HOME".to_owned())
             }
+            Self::Foreign => Some(
+                "let the program that wrote it write it as text, and take that in with `rung db import`"
+                    .to_owned(),
+            ),
             Self::ResultAbandoned => Some("store it again".to_owned()),
             Self::Ladder(error) => error.hint(),
             Self::Open
@@ -124,6 +131,9 @@ impl From<heed::Error> for Error {
             heed::Error::Io(error) => error.raw_os_error(),
             heed::Error::Mdb(heed::MdbError::Other(errno)) => Some(*errno),
             heed::Error::EnvAlreadyOpened => return Self::Open,
+            heed::Error::Mdb(heed::MdbError::VersionMismatch | heed::MdbError::Invalid) => {
+                return Self::Foreign;
+            }
             _ => None,
         };
         match errno.map(|errno| io::Error::from_raw_os_error(errno).kind()) {

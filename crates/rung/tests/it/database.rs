@@ -87,6 +87,53 @@ fn what_is_dumped_is_imported_as_the_same() {
     assert!(told.contains("line 4 is not of a dump"), "{told}");
 }
 
+/// As `scripts/datalevin_dump.py` wrote it of a database of Datalevin 1.2.8.
+#[test]
+fn a_database_of_datalevin_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let dump = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/data/datalevin.dump");
+    said(at, &["import", "db", dump.to_str().unwrap()]);
+    let told = |query: &str| said(at, &["query", "db", query, "--edn"]).trim().to_owned();
+    assert_eq!(
+        told("[:find (count ?v) . :with ?e ?a :where [?e ?a ?v]]"),
+        "17"
+    );
+    assert_eq!(
+        told("[:find ?n . :where [?e :friend ?f] [?f :name ?n]]"),
+        "\"Ada\\n\\\"x\\\"\""
+    );
+    assert_eq!(told("[:find ?v . :where [_ :dec ?v]]"), "1.50M");
+    assert_eq!(
+        told("[:find ?e . :where [?e :big 99999999999999999999]]"),
+        "1"
+    );
+    assert_eq!(told("[:find ?v . :where [_ :t ?v]]"), "[1 \"x\"]");
+    let schema = said(at, &["schema", "db"]);
+    assert!(schema.contains(":aka            any      many"), "{schema}");
+}
+
+#[test]
+fn a_folder_of_another_program_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    said(at, &["transact", "db", "[{:a 1}]"]);
+    let file = at.join("db/data.mdb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    // The version of the engine's format, on both of its first pages.
+    for page in [0, 4_096] {
+        bytes[page + 20] ^= 0x40;
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    let output = rung(at, &["stat", "db"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("store_format") && told.contains("rung db import"),
+        "{told}"
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+}
+
 #[test]
 fn tables_and_documents_are_imported() {
     let folder = tempfile::tempdir().unwrap();
