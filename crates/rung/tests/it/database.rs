@@ -274,6 +274,40 @@ fn questions_follow_each_other() {
     );
 }
 
+#[test]
+fn several_processes_have_it_open_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut repl = Command::new(env!("CARGO_BIN_EXE_rung"));
+    repl.args(["db", "repl", "db"]).current_dir(at);
+    let mut repl = repl
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = repl.stdin.take().unwrap();
+    let mut lines = BufReader::new(repl.stdout.take().unwrap()).lines();
+    let count = "[:find (count ?e) . :where [?e :n]]";
+    for round in 0..5 {
+        // What one has said, the others see when it is acknowledged, and the other way round.
+        writeln!(input, "[{{:n {round}}}]").unwrap();
+        assert!(lines.next().unwrap().unwrap().starts_with("{:tx "));
+        assert_eq!(
+            said(at, &["query", "db", count, "--edn"]),
+            format!("{}\n", 2 * round + 1)
+        );
+        said(
+            at,
+            &["transact", "db", &format!("[{{:n {}}}]", 100 + round)],
+        );
+        writeln!(input, "{count}").unwrap();
+        let told: Vec<String> = lines.by_ref().take(3).map(Result::unwrap).collect();
+        assert_eq!(told[1].trim(), format!("{}", 2 * round + 2), "{told:?}");
+    }
+    drop(input);
+    assert!(repl.wait().unwrap().success());
+}
+
 /// Rounds in which a writer is killed.
 fn rounds() -> usize {
     std::env::var("CRASH_ROUNDS")
