@@ -691,3 +691,21 @@ fn entities_are_pulled() {
         assert_eq!(pull(pattern, entity), expected, "{pattern}");
     }
 }
+
+#[test]
+fn memory_that_is_let_go_of_can_be_had_again() {
+    let db = database();
+    let rows: Vec<String> = (0..1_000)
+        .map(|n| format!("[:db/add {} :n {n}]", n + 1_000))
+        .collect();
+    let data = format!("[{}]", rows.join(" "));
+    db.db.transact(&read(&data).unwrap()).unwrap();
+    let steps: Vec<String> = (0..20).map(|n| format!("[(not= ?n {n})]")).collect();
+    let query = format!("[:find ?e ?n :where [?e :n ?n] {}]", steps.join(" "));
+    let bounds = Bounds {
+        max_bytes: 200_000,
+        ..Bounds::default()
+    };
+    let answer = db.db.query(&read(&query).unwrap(), &[], &bounds).unwrap();
+    assert_eq!(answer.rows.len(), 980);
+}

@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::ast::Var;
 use super::cell::Cell;
-use super::watch::Watch;
+use super::watch::{Held, Watch};
 use crate::Result;
 
 /// Rows, in no order.
@@ -18,8 +18,11 @@ pub(crate) struct Relation<'t> {
     rows: usize,
     /// Whether it is known that each row is there once.
     pub(crate) distinct: bool,
+    held: Held,
 }
 
+/// Bytes by which a row is known to be there.
+const KNOWN_BYTES: usize = 8;
 /// Bytes of a cell by itself.
 const CELL_BYTES: usize = size_of::<Cell<'static>>();
 
@@ -31,6 +34,7 @@ impl<'t> Relation<'t> {
             cells: Vec::new(),
             rows: 0,
             distinct: false,
+            held: Held::default(),
         }
     }
 
@@ -41,6 +45,7 @@ impl<'t> Relation<'t> {
             cells: Vec::new(),
             rows: 1,
             distinct: true,
+            held: Held::default(),
         }
     }
 
@@ -80,7 +85,8 @@ impl<'t> Relation<'t> {
         );
         self.rows += 1;
         let own: usize = self.cells[before..].iter().map(Cell::weight).sum();
-        watch.take((self.cells.len() - before) * CELL_BYTES + own)
+        let bytes = (self.cells.len() - before) * CELL_BYTES + own;
+        self.held.take(bytes, watch)
     }
 
     /// The rows with these variables alone, each once.
@@ -95,13 +101,17 @@ impl<'t> Relation<'t> {
     }
 
     /// The rows for which `keep` says so.
-    pub(crate) fn filter(self, mut keep: impl FnMut(&[Cell<'t>]) -> Result<bool>) -> Result<Self> {
+    pub(crate) fn filter(
+        self,
+        watch: &Watch,
+        mut keep: impl FnMut(&[Cell<'t>]) -> Result<bool>,
+    ) -> Result<Self> {
         let mut kept = Self::none(self.vars.clone());
         kept.distinct = self.distinct;
         for row in self.rows() {
+            watch.step()?;
             if keep(row)? {
-                kept.cells.extend_from_slice(row);
-                kept.rows += 1;
+                kept.push(row.iter().cloned(), watch)?;
             }
         }
         Ok(kept)
@@ -154,8 +164,7 @@ impl<'t> Relation<'t> {
             .collect();
         let index = Index::of(other, shared.iter().map(|(at, _)| *at).collect());
         let probe: Vec<usize> = shared.iter().map(|(_, at)| *at).collect();
-        self.filter(|row| {
-            watch.step()?;
+        self.filter(watch, |row| {
             let found = index
                 .find(other, &probe.iter().map(|at| &row[*at]))
                 .next()
@@ -291,7 +300,7 @@ impl<'t> Distinct<'t> {
         };
         vacant.insert(row);
         self.relation.push(cells.cloned(), watch)?;
-        watch.take(8)?;
+        self.relation.held.take(KNOWN_BYTES, watch)?;
         Ok(true)
     }
 

@@ -326,8 +326,7 @@ impl<'t> Context<'_, 't> {
             Clause::Pattern(pattern) => self.pattern(pattern, todo, &relation),
             Clause::Predicate(call) => {
                 let vars = relation.vars.clone();
-                let kept = relation.filter(|row| {
-                    self.watch.step()?;
+                let kept = relation.filter(self.watch, |row| {
                     Ok(self.call(call, &vars, row)?.is_truthy())
                 })?;
                 Ok((kept, "filter"))

@@ -1,6 +1,7 @@
 //! The bounds of a query: how long it may take, how much memory it may have, and whether anybody still waits.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +17,8 @@ pub(crate) struct Watch {
     ends: Option<(Instant, u64)>,
     cancelled: Option<Arc<AtomicBool>>,
     max_bytes: usize,
-    bytes: Cell<usize>,
+    /// Bytes that are held.
+    bytes: Rc<Cell<usize>>,
     steps: Cell<u32>,
 }
 
@@ -31,7 +33,7 @@ impl Watch {
             ends: max_ms.and_then(ends),
             cancelled,
             max_bytes,
-            bytes: Cell::new(0),
+            bytes: Rc::default(),
             steps: Cell::new(0),
         }
     }
@@ -63,16 +65,47 @@ impl Watch {
         }
         Ok(())
     }
+}
 
-    /// Takes memory. What is let go of is not given back: a query that makes so much works too long anyway.
-    pub(crate) fn take(&self, bytes: usize) -> Result<()> {
-        let all = self.bytes.get() + bytes;
-        self.bytes.set(all);
-        if all > self.max_bytes {
+/// Memory that a query holds, until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    bytes: usize,
+    /// Where it is counted.
+    all: Option<Rc<Cell<usize>>>,
+}
+
+impl Held {
+    /// Takes more of it.
+    pub(crate) fn take(&mut self, bytes: usize, watch: &Watch) -> Result<()> {
+        let all = self.all.get_or_insert_with(|| watch.bytes.clone());
+        all.set(all.get() + bytes);
+        self.bytes += bytes;
+        if all.get() > watch.max_bytes {
             return Err(Error::TooLarge {
-                max_bytes: self.max_bytes,
+                max_bytes: watch.max_bytes,
             });
         }
-        self.step()
+        watch.step()
+    }
+}
+
+impl Clone for Held {
+    fn clone(&self) -> Self {
+        if let Some(all) = &self.all {
+            all.set(all.get() + self.bytes);
+        }
+        Self {
+            bytes: self.bytes,
+            all: self.all.clone(),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(all) = &self.all {
+            all.set(all.get() - self.bytes);
+        }
     }
 }
