@@ -574,7 +574,8 @@ fn a_query_ends_when_it_must() {
     db.db
         .transact(&read(&format!("[{}]", rows.join(" "))).unwrap())
         .unwrap();
-    let product = read("[:find (count ?a) . :with ?b ?c ?d :where [?a :n] [?b :n] [?c :n] [?d :n]]").unwrap();
+    let product =
+        read("[:find (count ?a) . :with ?b ?c ?d :where [?a :n] [?b :n] [?c :n] [?d :n]]").unwrap();
     let bounds = Bounds {
         max_ms: Some(30),
         ..Bounds::default()
