@@ -146,7 +146,7 @@ impl Puller {
 
     fn entity(&self, moment: &Moment<'_>, e: Entity, path: &mut Path) -> Result<Value> {
         if path.depth == MAX_DEPTH {
-            return Ok(stub(e));
+            return Ok(id_alone(e));
         }
         path.depth += 1;
         let pulled = self.members(moment, e, path);
@@ -193,7 +193,8 @@ impl Puller {
     }
 }
 
-fn stub(e: Entity) -> Value {
+/// An entity of which nothing more is told.
+fn id_alone(e: Entity) -> Value {
     Value::Map(std::iter::once((Value::keyword("db/id"), entity_value(e))).collect())
 }
 
@@ -388,7 +389,7 @@ impl Spec {
             }
             Within::Again(times) => {
                 if path.through.contains(&e) {
-                    return Ok(Some(stub(e)));
+                    return Ok(Some(id_alone(e)));
                 }
                 let left = path.left.or(*times);
                 if left == Some(0) {
@@ -403,7 +404,7 @@ impl Spec {
             }
             Within::Nothing if attribute.component && !self.reverse => {
                 if path.through.contains(&e) {
-                    return Ok(Some(stub(e)));
+                    return Ok(Some(id_alone(e)));
                 }
                 let all = Puller {
                     all: true,
@@ -414,9 +415,9 @@ impl Spec {
                 let found = all.entity(moment, e, path);
                 path.through.pop();
                 path.left = left;
-                Ok(Some(something(found?).unwrap_or_else(|| stub(e))))
+                Ok(Some(something(found?).unwrap_or_else(|| id_alone(e))))
             }
-            Within::Nothing => Ok(Some(stub(e))),
+            Within::Nothing => Ok(Some(id_alone(e))),
         }
     }
 }
