@@ -84,11 +84,13 @@ pub(crate) fn to_type(kind: Type, value: &Value) -> Option<Value> {
         },
         (Type::Keyword, Value::String(_)) => {
             let text = text?;
-            Some(Value::Keyword(Name::new(
-                text.strip_prefix(':').unwrap_or(text),
-            )))
+            let name = Name::new(text.strip_prefix(':').unwrap_or(text));
+            name.is_readable().then_some(Value::Keyword(name))
         }
-        (Type::Symbol, Value::String(_)) => Some(Value::symbol(text?)),
+        (Type::Symbol, Value::String(_)) => {
+            let name = Name::new(text?);
+            name.is_readable().then_some(Value::Symbol(name))
+        }
         (Type::Uuid, Value::String(_)) => rung_edn::read(&format!("#uuid {value}")).ok(),
         _ => None,
     }

@@ -332,6 +332,13 @@ impl Schema {
                     .as_map()
                     .ok_or_else(|| Error::Schema(format!("the properties of :{name} are a map")))?,
             };
+            if !name.is_readable() {
+                let why = format!(
+                    "{:?} is no attribute's name: it could not be read back",
+                    name.as_str()
+                );
+                return Err(Error::Schema(why));
+            }
             let before = self.get(name).cloned();
             let id = before
                 .as_ref()

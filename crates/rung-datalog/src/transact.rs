@@ -318,6 +318,12 @@ impl Transaction<'_, '_, '_> {
         if let Some(attribute) = self.schema.get(&name) {
             return Ok(attribute.clone());
         }
+        if !name.is_readable() {
+            return Err(wrong(format!(
+                "{:?} is no attribute's name: it could not be read back",
+                name.as_str()
+            )));
+        }
         if name.name().starts_with('_') {
             return Err(wrong(format!(
                 "an attribute's name does not begin with an underscore, as that of :{name}"

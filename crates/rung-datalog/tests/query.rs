@@ -710,3 +710,27 @@ fn memory_that_is_let_go_of_can_be_had_again() {
     let answer = db.db.query(&read(&query).unwrap(), &[], &bounds).unwrap();
     assert_eq!(answer.rows.len(), 980);
 }
+
+#[test]
+fn what_grows_round_by_round_ends_in_an_error() {
+    let db = database();
+    for (grows, from) in [
+        ("[(vector ?y) ?x]", "1"),
+        ("[(vector ?y ?y) ?x]", "1"),
+        ("[(str ?y ?y) ?x]", "\"ab\""),
+        ("[(* ?y ?y) ?x]", "99999999999999999999N"),
+        ("[(hash-map ?y ?y) ?x]", "1"),
+    ] {
+        let rules = format!("[[(r ?x) [(ground {from}) ?x]] [(r ?x) (r ?y) {grows}]]");
+        let error = db
+            .ask(
+                "[:find (count ?x) . :in $ % :where (r ?x) :timeout 20000]",
+                &rules,
+            )
+            .expect_err(grows);
+        assert!(
+            error.contains("too large") || error.contains("too long") || error.contains("bytes"),
+            "{grows}: {error}"
+        );
+    }
+}

@@ -18,6 +18,11 @@ impl Name {
         Self(format!("{namespace}/{name}").into())
     }
 
+    /// Whether it can be read back as it is written.
+    pub fn is_readable(&self) -> bool {
+        crate::reader::is_keyword(&self.0)
+    }
+
     /// All of it, as it is written.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -501,7 +501,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Whether a text is a name, with or without a namespace.
-fn is_keyword(text: &str) -> bool {
+pub(crate) fn is_keyword(text: &str) -> bool {
     let name = Name::from(text);
     let plain = |part: &str| part == "/" || (!part.is_empty() && !part.contains('/'));
     !text.is_empty()

@@ -312,7 +312,60 @@ pub(crate) fn call(name: &Name, args: &[Value]) -> Result<Value> {
             args.len()
         ));
     }
+    let mut room = MAX_WEIGHT;
+    if !args
+        .iter()
+        .all(|arg| weighs_within(arg, &mut room, MAX_DEPTH))
+    {
+        return wrong(format!(
+            "what {own} is given is too large or nested too deep"
+        ));
+    }
     function(args)
+}
+
+/// Bytes that a function is given, at most.
+const MAX_WEIGHT: usize = 16 << 20;
+/// Values within values.
+const MAX_DEPTH: usize = 150;
+
+/// Whether a value takes no more than there is room, and is nested no deeper. What a query makes grows round by round, and
+/// must end before it is larger than anything that was read.
+fn weighs_within(value: &Value, room: &mut usize, depth: usize) -> bool {
+    let own = match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::BigInt(number) => usize::try_from(number.bits() / 8).unwrap_or(usize::MAX),
+        _ => size_of::<Value>(),
+    };
+    let Some(left) = room.checked_sub(own).filter(|_| depth > 0) else {
+        return false;
+    };
+    *room = left;
+    match value {
+        Value::Vector(items) | Value::List(items) => items
+            .iter()
+            .all(|item| weighs_within(item, room, depth - 1)),
+        Value::Set(items) => items
+            .iter()
+            .all(|item| weighs_within(item, room, depth - 1)),
+        Value::Map(members) => members.iter().all(|(key, value)| {
+            weighs_within(key, room, depth - 1) && weighs_within(value, room, depth - 1)
+        }),
+        Value::Tagged(_, inner) => weighs_within(inner, room, depth - 1),
+        _ => true,
+    }
+}
+
+/// Bits of a whole number that arithmetic makes.
+const MAX_BITS: u64 = 1 << 16;
+
+/// A quotient that is short enough to go on with.
+fn bounded(number: BigRational) -> Result<BigRational> {
+    if number.numer().bits() > MAX_BITS || number.denom().bits() > MAX_BITS {
+        return wrong("a number becomes too long");
+    }
+    Ok(number)
 }
 
 /// What is said of a function that is not there.
@@ -625,7 +678,7 @@ pub(crate) fn arithmetic(operation: char, one: &Value, other: &Value) -> Result<
         };
         return match done {
             Some(number) => Ok(Value::Long(number)),
-            None => wrong("a whole number becomes longer than 64 bits; begin with one such as 1N"),
+            None => wrong("a whole number becomes longer than 64 bits"),
         };
     }
     for value in [one, other] {
@@ -661,13 +714,13 @@ pub(crate) fn arithmetic(operation: char, one: &Value, other: &Value) -> Result<
     let exact = |value: &Value| value.as_exact().unwrap_or_else(BigRational::zero);
     let (first, second) = (exact(one), exact(other));
     let big = matches!(one, Value::BigInt(_)) || matches!(other, Value::BigInt(_));
-    let done = match operation {
+    let done = bounded(match operation {
         '+' => first + second,
         '-' => first - second,
         '*' => first * second,
         _ if second.is_zero() => return wrong("something is divided by zero"),
         _ => first / second,
-    };
+    })?;
     Ok(if big && done.is_integer() {
         Value::BigInt(Arc::new(done.to_integer()))
     } else {

@@ -176,10 +176,19 @@ impl Import<'_> {
             Some(Value::Keyword(name)) => Some(name.clone()),
             // What is mapped to nothing is left out.
             Some(_) => None,
-            None => Some(match &self.prefix {
-                Some(prefix) => Name::within(prefix, column),
-                None => Name::new(column.strip_prefix(':').unwrap_or(column)),
-            }),
+            None => {
+                // A heading may be anything; a name has neither spaces nor brackets.
+                let bare = column.strip_prefix(':').unwrap_or(column);
+                let plain = |c: char| c.is_alphanumeric() || "._-*+!?/".contains(c);
+                let bare: String = bare
+                    .chars()
+                    .map(|c| if plain(c) { c } else { '-' })
+                    .collect();
+                Some(match &self.prefix {
+                    Some(prefix) => Name::within(prefix, &bare),
+                    None => Name::new(bare),
+                })
+            }
         }
     }
 
