@@ -14,6 +14,7 @@ use crate::datom::{
     whole_key,
 };
 use crate::index::Order;
+use crate::query::Asked;
 use crate::schema::{Attribute, IDENT, Schema};
 use crate::{Error, Result};
 
@@ -42,6 +43,7 @@ pub struct Db {
     tables: Tables,
     /// The schema of a version.
     schema: RwLock<(u64, Arc<Schema>)>,
+    asked: Asked,
 }
 
 /// The tables there are.
@@ -57,6 +59,8 @@ pub(crate) struct Tables {
     pub(crate) schema: Table,
     /// Number of an attribute → how many datoms it has.
     pub(crate) counts: Table,
+    /// Attribute, value, entity → nothing, for a sample of them.
+    pub(crate) sample: Table,
     /// What concerns the database as a whole.
     pub(crate) meta: Table,
 }
@@ -71,7 +75,7 @@ pub(crate) mod meta {
 }
 
 /// The format of a database. It changes with any change of a table's meaning.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 impl Db {
     /// Opens the database in a folder.
@@ -96,12 +100,14 @@ impl Db {
             long: table("datalog/long")?,
             schema: table("datalog/schema")?,
             counts: table("datalog/counts")?,
+            sample: table("datalog/sample")?,
             meta: table("datalog/meta")?,
         };
         let db = Self {
             kv,
             tables,
             schema: RwLock::default(),
+            asked: Asked::default(),
         };
         let format = db.kv.read(|view| number(view, tables.meta, meta::FORMAT))?;
         match format {
@@ -137,6 +143,11 @@ impl Db {
             let schema = self.moment(batch.view())?.schema;
             f(batch, schema)
         })
+    }
+
+    /// The queries that were asked.
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.asked
     }
 
     pub(crate) fn tables(&self) -> Tables {
@@ -273,6 +284,12 @@ impl<'t> Moment<'t> {
     /// How many datoms an attribute has.
     pub fn count_of(&self, a: u32) -> Result<u64> {
         number(self.view, self.tables.counts, &a.to_be_bytes())
+    }
+
+    /// A sample of the facts of an attribute, in the order of their values.
+    pub(crate) fn sample(&self, a: u32) -> Result<Vec<Fact<'t>>> {
+        let keys = crate::sample::keys(self.view, self.tables.sample, a)?;
+        keys.into_iter().map(|key| self.by_value(key)).collect()
     }
 
     /// How many datoms there are.

@@ -13,6 +13,7 @@ mod error;
 mod index;
 mod pull;
 mod query;
+mod sample;
 mod schema;
 mod transact;
 
@@ -20,6 +21,6 @@ pub use datom::{Datom, Entity};
 pub use db::{Db, Moment, Options};
 pub use error::{Error, Result};
 pub use index::{Order, Reach};
-pub use query::{Answer, Bounds, Step};
+pub use query::{Answer, Bounds, Head, Step};
 pub use schema::{Attribute, Schema, Tuple, Type, Unique};
 pub use transact::Report;

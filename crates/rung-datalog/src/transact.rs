@@ -9,6 +9,7 @@ use rung_kv::Batch;
 use crate::coerce::coerce;
 use crate::datom::{Datom, Entity, ave_key, eav_key, encoded, in_key, is_cut, whole_key};
 use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
+use crate::sample::Samples;
 use crate::schema::{Attribute, Schema, Unique};
 use crate::{Error, Result};
 
@@ -60,6 +61,7 @@ impl Db {
                     only_values: BTreeSet::new(),
                     datoms: Vec::new(),
                     counts: HashMap::new(),
+                    samples: Samples::default(),
                     made_of,
                     tuples: BTreeSet::new(),
                     queue: forms.iter().cloned().collect(),
@@ -209,6 +211,7 @@ struct Transaction<'b, 'e, 'k> {
     datoms: Vec<Datom>,
     /// By how much the number of datoms of an attribute changes.
     counts: HashMap<u32, i64>,
+    samples: Samples,
     /// The tuples that an attribute is part of.
     made_of: HashMap<Name, Vec<u32>>,
     /// Tuples whose parts have changed.
@@ -279,6 +282,7 @@ impl Transaction<'_, '_, '_> {
                 before.saturating_add_signed(change),
             )?;
         }
+        self.samples.store(self.batch, self.tables.sample)?;
         put_number(
             self.batch,
             self.tables.meta,
@@ -755,8 +759,10 @@ impl Transaction<'_, '_, '_> {
             }
         }
         self.batch.put(self.tables.eav, &key, &[])?;
-        self.batch
-            .put(self.tables.ave, &ave_key(attribute.id, &short, e), &[])?;
+        let by_value = ave_key(attribute.id, &short, e);
+        self.batch.put(self.tables.ave, &by_value, &[])?;
+        self.samples
+            .add(self.batch, self.tables.sample, attribute.id, &by_value)?;
         if is_cut(&short) {
             self.batch.put(
                 self.tables.long,
@@ -778,8 +784,10 @@ impl Transaction<'_, '_, '_> {
         {
             return Ok(false);
         }
-        self.batch
-            .delete(self.tables.ave, &ave_key(attribute.id, &short, e))?;
+        let by_value = ave_key(attribute.id, &short, e);
+        self.batch.delete(self.tables.ave, &by_value)?;
+        self.samples
+            .remove(self.batch, self.tables.sample, attribute.id, &by_value)?;
         if is_cut(&short) {
             self.batch
                 .delete(self.tables.long, &whole_key(e, attribute.id, &short))?;

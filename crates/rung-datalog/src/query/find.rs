@@ -18,10 +18,17 @@ use crate::{Error, Result};
 /// What a query finds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The columns, as they were asked for.
-    pub columns: Vec<String>,
+    /// What the rows are.
+    pub head: Head,
     /// The rows, in their order where they have one.
     pub rows: Vec<Vec<Value>>,
+}
+
+/// What the rows of an answer are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// The columns, as they were asked for.
+    pub columns: Vec<String>,
     /// The names of the columns where every row is to be a map.
     keys: Option<Vec<Value>>,
     form: Form,
@@ -39,29 +46,55 @@ enum Form {
 impl Answer {
     /// The answer in the form that it was asked for.
     pub fn into_value(self) -> Value {
-        let keys = self.keys;
-        let row = |row: Vec<Value>| match &keys {
-            Some(keys) => Value::Map(keys.iter().cloned().zip(row).collect::<Map>()),
-            None => Value::Vector(row),
-        };
-        let mut rows = self.rows.into_iter();
-        match self.form {
-            Form::Set => Value::Set(rows.map(row).collect::<Set>()),
-            Form::List => Value::Vector(rows.map(row).collect()),
-            Form::Collection => {
-                Value::Vector(rows.filter_map(|row| row.into_iter().next()).collect())
-            }
-            Form::Tuple => rows.next().map_or(Value::Nil, row),
-            Form::Scalar => rows
-                .next()
-                .and_then(|row| row.into_iter().next())
-                .unwrap_or(Value::Nil),
+        let head = self.head;
+        let mut rows = self.rows.into_iter().map(|row| head.row(row));
+        match head.form {
+            Form::Set => Value::Set(rows.collect::<Set>()),
+            Form::List | Form::Collection => Value::Vector(rows.collect()),
+            Form::Tuple | Form::Scalar => rows.next().unwrap_or(Value::Nil),
+        }
+    }
+}
+
+impl Head {
+    pub(crate) fn of(query: &Query) -> Self {
+        let elements = query.find.elements();
+        let pulled = |element: &Element| matches!(element, Element::Pull { .. });
+        let ordered = !query.order.is_empty() || query.limit.is_some() || query.offset.is_some();
+        let several = elements.iter().any(is_aggregate)
+            || elements.iter().any(pulled)
+            || !query.with.is_empty();
+        let listed = ordered || (several && query.keys.is_none());
+        Self {
+            columns: elements.iter().map(shown).collect(),
+            keys: query.keys.clone(),
+            form: match query.find {
+                Find::Relation(_) if listed => Form::List,
+                Find::Relation(_) => Form::Set,
+                Find::Collection(_) => Form::Collection,
+                Find::Tuple(_) => Form::Tuple,
+                Find::Scalar(_) => Form::Scalar,
+            },
+        }
+    }
+
+    /// A row in the form that it was asked for.
+    pub fn row(&self, row: Vec<Value>) -> Value {
+        match (self.form, &self.keys) {
+            (Form::Collection | Form::Scalar, _) => row.into_iter().next().unwrap_or(Value::Nil),
+            (_, Some(keys)) => Value::Map(keys.iter().cloned().zip(row).collect::<Map>()),
+            _ => Value::Vector(row),
         }
     }
 
     /// Whether rows have no order of their own.
     pub fn is_set(&self) -> bool {
         self.form == Form::Set
+    }
+
+    /// Whether the first row is all that was asked for.
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self.form, Form::Tuple | Form::Scalar)
     }
 }
 
@@ -87,76 +120,39 @@ fn is_aggregate(element: &Element) -> bool {
     matches!(element, Element::Aggregate(_) | Element::Arithmetic(..))
 }
 
-pub(crate) fn answer<'t>(
-    context: &Context<'_, 't>,
-    query: &Query,
-    found: &Relation<'t>,
-    given: &[(Var, Value)],
-) -> Result<Answer> {
-    let elements = query.find.elements();
-    let aggregated = elements.iter().any(is_aggregate);
-    let pulled = elements
-        .iter()
-        .any(|element| matches!(element, Element::Pull { .. }));
-    let mut finder = Finder {
-        context,
-        found,
-        given,
-        pullers: HashMap::new(),
-    };
-    let mut rows = if aggregated || !query.having.is_empty() {
-        finder.groups(query)?
-    } else {
-        finder.rows(query)?
-    };
-    if !query.order.is_empty() {
-        rows.sort_by(|one, other| {
-            let by = |(column, up): &(usize, bool)| {
-                let order = one[*column].compare(&other[*column]);
-                if *up { order } else { order.reverse() }
-            };
-            query
-                .order
-                .iter()
-                .map(by)
-                .find(|order| order.is_ne())
-                .unwrap_or(Ordering::Equal)
-        });
+/// The rows to be passed over, and how many are wanted after them.
+pub(crate) struct Window {
+    pub(crate) offset: usize,
+    pub(crate) limit: Option<usize>,
+}
+
+impl Window {
+    pub(crate) fn of(query: &Query, given: &[(Var, Value)]) -> Result<Self> {
+        let number = |count: &Option<Count>| match count {
+            None => Ok(None),
+            Some(Count::Number(number)) => Ok(Some(*number)),
+            Some(Count::Var(var)) => {
+                let value = given
+                    .iter()
+                    .find(|(own, _)| own == var)
+                    .and_then(|(_, value)| value.as_i64());
+                value
+                    .map(Some)
+                    .ok_or_else(|| Error::Query(format!("{var} is given no number")))
+            }
+        };
+        let offset = usize::try_from(number(&query.offset)?.unwrap_or(0))
+            .map_err(|_| Error::Query(":offset is not negative".to_owned()))?;
+        // A limit below nothing is none.
+        let limit = number(&query.limit)?.and_then(|limit| usize::try_from(limit).ok());
+        Ok(Self { offset, limit })
     }
-    let number = |count: &Option<Count>| match count {
-        None => Ok(None),
-        Some(Count::Number(number)) => Ok(Some(*number)),
-        Some(Count::Var(var)) => {
-            let value = given
-                .iter()
-                .find(|(own, _)| own == var)
-                .and_then(|(_, value)| value.as_i64());
-            value
-                .map(Some)
-                .ok_or_else(|| Error::Query(format!("{var} is given no number")))
-        }
-    };
-    let offset = usize::try_from(number(&query.offset)?.unwrap_or(0))
-        .map_err(|_| Error::Query(":offset is not negative".to_owned()))?;
-    rows.drain(..offset.min(rows.len()));
-    if let Some(Ok(limit)) = number(&query.limit)?.map(usize::try_from) {
-        rows.truncate(limit);
+
+    /// How many rows must be found.
+    fn end(&self) -> usize {
+        self.limit
+            .map_or(usize::MAX, |limit| self.offset.saturating_add(limit))
     }
-    let ordered = !query.order.is_empty() || query.limit.is_some() || query.offset.is_some();
-    let several = aggregated || pulled || !query.with.is_empty();
-    let listed = ordered || (several && query.keys.is_none());
-    Ok(Answer {
-        columns: elements.iter().map(shown).collect(),
-        rows,
-        keys: query.keys.clone(),
-        form: match query.find {
-            Find::Relation(_) if listed => Form::List,
-            Find::Relation(_) => Form::Set,
-            Find::Collection(_) => Form::Collection,
-            Find::Tuple(_) => Form::Tuple,
-            Find::Scalar(_) => Form::Scalar,
-        },
-    })
 }
 
 fn shown(element: &Element) -> String {
@@ -172,31 +168,119 @@ fn shown(element: &Element) -> String {
     }
 }
 
-struct Finder<'c, 'q, 't> {
+/// Makes answers of rows.
+pub(crate) struct Finder<'c, 'q, 't> {
     context: &'c Context<'q, 't>,
-    found: &'c Relation<'t>,
+    query: &'c Query,
+    /// The variables of the rows.
+    vars: &'c [Var],
     given: &'c [(Var, Value)],
     pullers: HashMap<String, Puller>,
 }
 
-impl<'t> Finder<'_, '_, 't> {
-    fn rows(&mut self, query: &Query) -> Result<Vec<Vec<Value>>> {
-        let found = self.found;
-        let mut rows = Vec::with_capacity(found.len());
-        for row in found.rows() {
-            self.context.watch.step()?;
-            let cells = query
-                .find
-                .elements()
-                .iter()
-                .map(|element| self.element(element, &[row]));
-            rows.push(cells.collect::<Result<Vec<_>>>()?);
+impl<'c, 'q, 't> Finder<'c, 'q, 't> {
+    pub(crate) fn new(
+        context: &'c Context<'q, 't>,
+        query: &'c Query,
+        vars: &'c [Var],
+        given: &'c [(Var, Value)],
+    ) -> Self {
+        Self {
+            context,
+            query,
+            vars,
+            given,
+            pullers: HashMap::new(),
         }
-        Ok(rows)
+    }
+
+    /// Whether each row found is one of the answer, whatever the others are.
+    pub(crate) fn is_row_by_row(&self) -> bool {
+        let elements = self.query.find.elements();
+        !elements.iter().any(is_aggregate)
+            && self.query.having.is_empty()
+            && self.query.order.is_empty()
+    }
+
+    /// A row of the answer.
+    pub(crate) fn row(&mut self, row: &[Cell<'t>]) -> Result<Vec<Value>> {
+        self.context.watch.step()?;
+        let elements = self.query.find.elements().iter();
+        elements
+            .map(|element| self.element(element, &[row]))
+            .collect()
+    }
+
+    /// The rows of the answer, of all that were found.
+    pub(crate) fn rows(
+        &mut self,
+        found: &Relation<'t>,
+        window: &Window,
+    ) -> Result<Vec<Vec<Value>>> {
+        let elements = self.query.find.elements();
+        if elements.iter().any(is_aggregate) || !self.query.having.is_empty() {
+            let groups = self.groups(found)?;
+            let keys = groups
+                .into_iter()
+                .map(|row| (self.key(&row), row))
+                .collect();
+            return Ok(self.ordered(keys, window));
+        }
+        // Only what the order depends on is understood of rows that may not be wanted.
+        let query = self.query;
+        let mut keys: Vec<(Vec<Value>, usize)> = Vec::with_capacity(found.len());
+        for (at, row) in found.rows().enumerate() {
+            self.context.watch.step()?;
+            let columns = query.order.iter();
+            let key = columns.map(|(column, _)| self.element(&elements[*column], &[row]));
+            keys.push((key.collect::<Result<_>>()?, at));
+        }
+        let wanted = self.ordered(keys, window);
+        wanted
+            .into_iter()
+            .map(|at| self.row(found.row(at)))
+            .collect()
+    }
+
+    /// What the order of a row depends on.
+    fn key(&self, row: &[Value]) -> Vec<Value> {
+        let columns = self.query.order.iter();
+        columns.map(|(column, _)| row[*column].clone()).collect()
+    }
+
+    /// What is wanted, in the order of its keys.
+    fn ordered<T>(&self, mut keyed: Vec<(Vec<Value>, T)>, window: &Window) -> Vec<T> {
+        let order = &self.query.order;
+        let compare = |one: &(Vec<Value>, T), other: &(Vec<Value>, T)| {
+            let both = one.0.iter().zip(&other.0).zip(order);
+            let compared = both.map(|((one, other), (_, up))| {
+                let order = one.compare(other);
+                if *up { order } else { order.reverse() }
+            });
+            compared
+                .into_iter()
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
+        };
+        if !order.is_empty() {
+            let end = window.end();
+            // What is not wanted need not be brought into order.
+            if end < keyed.len() {
+                keyed.select_nth_unstable_by(end, compare);
+                keyed.truncate(end);
+            }
+            keyed.sort_by(compare);
+        }
+        let wanted = keyed.into_iter().map(|(_, value)| value);
+        wanted
+            .skip(window.offset)
+            .take(window.limit.unwrap_or(usize::MAX))
+            .collect()
     }
 
     /// Rows that have the same in everything that is no aggregate are one.
-    fn groups(&mut self, query: &Query) -> Result<Vec<Vec<Value>>> {
+    fn groups(&mut self, found: &Relation<'t>) -> Result<Vec<Vec<Value>>> {
+        let query = self.query;
         let mut vars = Vec::new();
         for element in query
             .find
@@ -206,11 +290,7 @@ impl<'t> Finder<'_, '_, 't> {
         {
             element_vars(element, &mut vars);
         }
-        let columns: Vec<usize> = vars
-            .iter()
-            .filter_map(|var| self.found.column(var))
-            .collect();
-        let found = self.found;
+        let columns: Vec<usize> = vars.iter().filter_map(|var| found.column(var)).collect();
         let groups = Index::of(found, columns).groups();
         let mut rows = Vec::with_capacity(groups.len());
         'groups: for group in groups {
@@ -238,8 +318,9 @@ impl<'t> Finder<'_, '_, 't> {
     }
 
     fn column(&self, var: &Var) -> Result<usize> {
-        self.found
-            .column(var)
+        self.vars
+            .iter()
+            .position(|own| own == var)
             .ok_or_else(|| Error::Query(format!("nothing gives {var} a value")))
     }
 

@@ -7,6 +7,9 @@ mod find;
 mod functions;
 mod parse;
 mod pattern;
+mod pieces;
+mod plan;
+mod prepared;
 mod relation;
 mod rules;
 mod show;
@@ -23,7 +26,10 @@ use rung_edn::{Name, Value};
 
 use ast::{Binding, Clause, Input, Pattern, Query, Rules, Term, Var};
 use cell::Cell;
-pub use find::Answer;
+pub use find::{Answer, Head};
+use find::{Finder, Window};
+pub(crate) use prepared::Asked;
+use prepared::Prepared;
 use relation::Relation;
 pub use solve::Step;
 use solve::{Context, Source, bound};
@@ -64,7 +70,7 @@ pub(crate) enum Given<'t> {
 impl Db {
     /// Answers a query. `$` is this database; everything else that it takes in is among `inputs`, in their order.
     pub fn query(&self, query: &Value, inputs: &[Value], bounds: &Bounds) -> Result<Answer> {
-        let query = parse::query(query)?;
+        let query = self.asked().prepare(query)?;
         self.read(|moment| Ok(run(moment, &query, inputs, bounds, false)?.0))
     }
 
@@ -75,18 +81,70 @@ impl Db {
         inputs: &[Value],
         bounds: &Bounds,
     ) -> Result<(Answer, Vec<Step>)> {
-        let query = parse::query(query)?;
+        let query = self.asked().prepare(query)?;
         self.read(|moment| run(moment, &query, inputs, bounds, true))
+    }
+
+    /// Answers a query row by row, while the rest is still being found, and all of one moment. `visit` is told what the rows are,
+    /// and says whether more of them are wanted.
+    ///
+    /// Only what must be known as a whole is in memory: groups, what is to be brought into order, and rows that were seen where the
+    /// same could be found twice.
+    pub fn each_row(
+        &self,
+        query: &Value,
+        inputs: &[Value],
+        bounds: &Bounds,
+        visit: &mut dyn FnMut(&Head, Vec<Value>) -> Result<bool>,
+    ) -> Result<Head> {
+        let query = self.asked().prepare(query)?;
+        let head = Head::of(&query.query);
+        self.read(|moment| {
+            let (given, watch) = given(moment, &query.query, inputs, bounds)?;
+            answer(&query, given, &watch, None, true, &mut |row| {
+                visit(&head, row)
+            })?;
+            Ok(())
+        })?;
+        Ok(head)
     }
 }
 
 fn run(
     moment: &Moment<'_>,
-    query: &Query,
+    query: &Prepared,
     inputs: &[Value],
     bounds: &Bounds,
     explain: bool,
 ) -> Result<(Answer, Vec<Step>)> {
+    let (given, watch) = given(moment, &query.query, inputs, bounds)?;
+    let steps = explain.then(|| RefCell::new(Vec::new()));
+    collected(query, given, &watch, steps)
+}
+
+/// Answers a query from what is given.
+pub(crate) fn collected(
+    query: &Prepared,
+    given: Vec<Given<'_>>,
+    watch: &Watch,
+    steps: Option<RefCell<Vec<Step>>>,
+) -> Result<(Answer, Vec<Step>)> {
+    let mut rows = Vec::new();
+    let steps = answer(query, given, watch, steps, false, &mut |row| {
+        rows.push(row);
+        Ok(true)
+    })?;
+    let head = Head::of(&query.query);
+    Ok((Answer { head, rows }, steps))
+}
+
+/// What a query is given, and the bounds that it keeps to.
+fn given<'t>(
+    moment: &Moment<'t>,
+    query: &Query,
+    inputs: &[Value],
+    bounds: &Bounds,
+) -> Result<(Vec<Given<'t>>, Watch)> {
     let mut rest = inputs.iter();
     let mut given = Vec::new();
     for input in &query.inputs {
@@ -116,17 +174,19 @@ fn run(
         (own, most) => own.or(most),
     };
     let watch = Watch::new(max_ms, bounds.max_bytes, bounds.cancelled.clone());
-    let steps = explain.then(|| RefCell::new(Vec::new()));
-    answer(query, given, &watch, steps)
+    Ok((given, watch))
 }
 
-/// Answers a query from what is given.
-pub(crate) fn answer(
-    query: &Query,
+/// Finds the rows of an answer, and gives them to `taker`: as they are found where `flows`, or where not all of them are wanted.
+fn answer(
+    prepared: &Prepared,
     given: Vec<Given<'_>>,
     watch: &Watch,
     steps: Option<RefCell<Vec<Step>>>,
-) -> Result<(Answer, Vec<Step>)> {
+    flows: bool,
+    taker: &mut dyn FnMut(Vec<Value>) -> Result<bool>,
+) -> Result<Vec<Step>> {
+    let query = &prepared.query;
     let mut context = Context {
         sources: HashMap::new(),
         rules: Rules::default(),
@@ -186,18 +246,42 @@ pub(crate) fn answer(
         start.distinct = true;
     }
     let needed = find::needed(query);
-    let found = if nothing {
-        Relation::none(needed.clone())
+    let mut window = Window::of(query, &single)?;
+    let mut finder = Finder::new(&context, query, &needed, &single);
+    let mut plan = prepared.plan(&clauses);
+    let is_one = Head::of(query).is_one();
+    if is_one {
+        window.limit = Some(window.limit.unwrap_or(1).min(1));
+    }
+    if nothing {
+        start = Relation::none(Vec::new());
+    }
+    if finder.is_row_by_row() && (flows || window.limit.is_some()) {
+        let (mut left_out, mut wanted) = (window.offset, window.limit.unwrap_or(usize::MAX));
+        context.in_pieces(&mut plan, &clauses, start, &needed, &mut |found| {
+            for row in found.rows() {
+                if left_out > 0 {
+                    left_out -= 1;
+                    continue;
+                }
+                if wanted == 0 || !taker(finder.row(row)?)? {
+                    return Ok(false);
+                }
+                wanted -= 1;
+            }
+            Ok(wanted > 0)
+        })?;
     } else {
-        context.solve(&clauses, start, &needed)?
-    };
-    let answer = find::answer(&context, query, &found, &single)?;
-    let steps = context
-        .steps
-        .take()
-        .map(RefCell::into_inner)
-        .unwrap_or_default();
-    Ok((answer, steps))
+        let found = context.by_plan(&mut plan, clauses.iter().collect(), start, &needed)?;
+        prepared.learn(&clauses, &plan);
+        for row in finder.rows(&found, &window)? {
+            if !taker(row)? {
+                break;
+            }
+        }
+    }
+    let steps = context.steps.take();
+    Ok(steps.map(RefCell::into_inner).unwrap_or_default())
 }
 
 /// Rows that were given, as facts to be found.

@@ -1,6 +1,6 @@
 //! Patterns: how facts are found, from whichever side something is known.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds as _};
 use std::sync::Arc;
 
 use rung_edn::Value;
@@ -15,10 +15,8 @@ use crate::db::Moment;
 use crate::schema::{Attribute, Type};
 use crate::{Entity, Error, Result};
 
-/// Rows whose fan-out is looked at.
-const SAMPLE: usize = 8;
 /// Facts that are counted before it is reckoned.
-const COUNTED: usize = 1_000;
+const COUNTED: usize = 200;
 /// A look-up costs about as much as so many steps of a scan.
 const SEEK_STEPS: usize = 12;
 
@@ -56,6 +54,24 @@ pub(crate) struct Scan<'p, 't> {
 
 /// The facts that a look-up finds.
 type Facts<'s, 't> = Box<dyn Iterator<Item = Result<(Entity, u32, &'t [u8])>> + 's>;
+
+/// What a pattern makes of one row, as far as it was not taken yet.
+pub(crate) struct Pieces<'s, 'p, 't> {
+    scan: &'s Scan<'p, 't>,
+    relation: &'s Relation<'t>,
+    facts: Facts<'s, 't>,
+}
+
+impl<'t> Pieces<'_, '_, 't> {
+    /// So many rows, or as many as are left.
+    pub(crate) fn take(&mut self, most: usize, watch: &Watch) -> Result<Relation<'t>> {
+        let row = self.relation.rows().next().unwrap_or_default();
+        let mut piece = self.scan.none_of(self.relation);
+        self.scan
+            .extend(row, &mut self.facts, most, &mut piece, watch)?;
+        Ok(piece)
+    }
+}
 
 impl<'p, 't> Scan<'p, 't> {
     /// `None` where nothing can match.
@@ -143,52 +159,107 @@ impl<'p, 't> Scan<'p, 't> {
             .any(|place| matches!(place, Place::Bound(_)))
     }
 
-    /// How many rows there will be.
-    pub(crate) fn estimate(&self, relation: &Relation<'t>) -> Result<usize> {
-        let rows = relation.len();
-        if !self.is_bound() {
-            return Ok(rows.saturating_mul(self.size()?));
+    /// How many facts match a row, on average over some.
+    pub(crate) fn fan_out(&self, rows: &Relation<'t>) -> Result<f64> {
+        let known = |place: &Place| !matches!(place, Place::Any | Place::Free(_));
+        if let Some(attribute) = self.attribute() {
+            if attribute.unique.is_some() && known(&self.v) && !known(&self.e) {
+                return Ok(1.0);
+            }
+            let whole = self.moment.count_of(attribute.id)?;
+            if !known(&self.e) && !known(&self.v) && !self.is_bounded() {
+                return Ok(float(whole));
+            }
+            // An entity has it with as good a chance as any other.
+            let by_entity = matches!(self.e, Place::Bound(_)) && !attribute.many;
+            if by_entity && !matches!(self.v, Place::Bound(_)) {
+                let free = !known(&self.v) && !self.is_bounded();
+                let chance = || Ok(self.freed().matching(None)? / float(whole.max(1)));
+                return if free { Ok(1.0) } else { chance() };
+            }
+        } else if !known(&self.e) && !known(&self.v) {
+            return Ok(float(self.moment.count()?));
         }
-        let attribute = self.attribute();
-        let one = attribute.is_some_and(|attribute| {
-            let by_entity = !attribute.many && !matches!(self.e, Place::Any | Place::Free(_));
-            let by_value =
-                attribute.unique.is_some() && !matches!(self.v, Place::Any | Place::Free(_));
-            by_entity || by_value
-        });
-        if one {
-            return Ok(rows);
+        let mut found = 0.0;
+        for row in rows.rows() {
+            found += self.matching(Some(row))?;
         }
-        let step = (rows / SAMPLE).max(1);
-        let (mut looked_at, mut found) = (0, 0);
-        for at in (0..rows).step_by(step).take(SAMPLE) {
-            looked_at += 1;
-            let facts = self.facts(Some(relation.row(at)))?;
-            found += facts.take(COUNTED).count();
-        }
-        Ok((found * rows).div_ceil(looked_at.max(1)))
+        Ok(found / float(rows.len().max(1) as u64))
     }
 
-    /// How many facts there are whatever the rows.
-    fn size(&self) -> Result<usize> {
-        let counted = |facts: Facts<'_, 't>| facts.take(COUNTED).count();
-        let all = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        if matches!(self.e, Place::Fixed(_)) {
-            return Ok(counted(self.facts(None)?));
+    /// The same of any entity.
+    fn freed(&self) -> Self {
+        Self {
+            moment: self.moment,
+            e: Place::Any,
+            a: self.a.clone(),
+            v: self.v.clone(),
+            bounds: self.bounds.clone(),
+            free: Vec::new(),
         }
-        let Some(attribute) = self.attribute() else {
-            return Ok(all(self.moment.count()?));
+    }
+
+    /// How many facts match a row: counted where they are few, and reckoned from a sample where they are many.
+    fn matching(&self, row: Option<&[Cell<'t>]>) -> Result<f64> {
+        let counted = self.facts(row)?.take(COUNTED).count() as u64;
+        let Some(attribute) = self.attribute().filter(|_| counted == COUNTED as u64) else {
+            return Ok(float(counted));
         };
-        let whole = all(self.moment.count_of(attribute.id)?);
-        if matches!(self.v, Place::Fixed(_)) || self.is_bounded() {
-            let some = counted(self.facts(None)?);
-            return Ok(if some < COUNTED {
-                some
-            } else {
-                (whole / 3).max(COUNTED)
-            });
+        let sample = self.moment.sample(attribute.id)?;
+        let (within, all) = (
+            sample
+                .iter()
+                .filter(|fact| self.is_match(**fact, row))
+                .count() as u64,
+            sample.len() as u64,
+        );
+        let whole = float(self.moment.count_of(attribute.id)?);
+        Ok((whole * float(within) / float(all.max(1))).max(float(counted)))
+    }
+
+    /// Whether a fact of the attribute matches a row.
+    fn is_match(&self, (e, _, v): (Entity, u32, &'t [u8]), row: Option<&[Cell<'t>]>) -> bool {
+        let same = |place: &Place, cell: &dyn Fn() -> Cell<'t>| match (place, row) {
+            (Place::Fixed(Fixed::Entity(own)), _) => *own == e,
+            (Place::Fixed(Fixed::Value(bytes)), _) => **bytes == *v,
+            (Place::Bound(column), Some(row)) => row[*column] == cell(),
+            _ => true,
+        };
+        let within = (bound(&self.bounds.0), bound(&self.bounds.1)).contains(v);
+        within && same(&self.e, &|| Cell::of_entity(e)) && same(&self.v, &|| Cell::of_bytes(v))
+    }
+
+    /// Some of the rows that it makes of one: of all of them with the same chance, where they are many.
+    pub(crate) fn sample(
+        &self,
+        relation: &Relation<'t>,
+        most: usize,
+        watch: &Watch,
+    ) -> Result<Relation<'t>> {
+        let row = relation.rows().next();
+        let mut facts: Vec<(Entity, u32, &'t [u8])> = Vec::new();
+        let looked_up = matches!(self.e, Place::Fixed(_) | Place::Bound(_));
+        if let Some(attribute) = self.attribute().filter(|_| !looked_up) {
+            facts = self.moment.sample(attribute.id)?;
+            facts.retain(|fact| self.is_match(*fact, row));
         }
-        Ok(whole)
+        if facts.len() < most {
+            let first = self.facts(row)?.take(most);
+            facts = first.collect::<Result<Vec<_>>>()?;
+        }
+        let mut rows = self.none_of(relation);
+        let mut cells = Vec::with_capacity(3);
+        for fact in facts.iter().step_by(facts.len().div_ceil(most).max(1)) {
+            if self.read(*fact, &mut cells) {
+                rows.push(row.unwrap_or_default().iter().chain(&cells).cloned(), watch)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Steps that a scan of all of it takes.
+    pub(crate) fn steps(&self) -> Result<f64> {
+        Ok(float(self.scanned()? as u64))
     }
 
     /// Extends the rows by what matches. Whether it was looked up row by row.
@@ -232,8 +303,7 @@ impl<'p, 't> Scan<'p, 't> {
             });
         let (at, columns): (Vec<usize>, Vec<usize>) = bound.unzip();
         let index = Index::of(relation, columns);
-        let mut joined = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
-        joined.distinct = relation.distinct && !self.has_blank();
+        let mut joined = self.none_of(relation);
         let mut there = vec![false; relation.len()];
         let (mut key, mut cells) = (Vec::with_capacity(3), Vec::with_capacity(3));
         for fact in self.alone(&relation.vars).facts(None)? {
@@ -309,36 +379,65 @@ impl<'p, 't> Scan<'p, 't> {
     }
 
     fn looked_up(&self, relation: &Relation<'t>, watch: &Watch) -> Result<Relation<'t>> {
-        let mut vars = relation.vars.clone();
-        vars.extend(self.free.iter().cloned());
-        let mut joined = Relation::none(vars);
-        // What a blank hides may be there several times.
-        let blank = self.has_blank();
-        joined.distinct = relation.distinct && !blank;
-        let mut cells: Vec<Cell<'t>> = Vec::with_capacity(3);
+        let mut joined = self.none_of(relation);
         for row in relation.rows() {
             watch.step()?;
-            let mut last: Option<Vec<Cell<'t>>> = None;
-            for fact in self.facts(Some(row))? {
-                watch.step()?;
-                let fact = fact?;
-                if !self.read(fact, &mut cells) {
-                    continue;
-                }
-                // What a blank hides is said once, where it follows itself.
-                if blank && last.as_ref() == Some(&cells) {
-                    continue;
-                }
-                joined.push(row.iter().chain(&cells).cloned(), watch)?;
-                if self.free.is_empty() {
-                    break;
-                }
-                if blank {
-                    last = Some(cells.clone());
-                }
-            }
+            self.extend(
+                row,
+                &mut self.facts(Some(row))?,
+                usize::MAX,
+                &mut joined,
+                watch,
+            )?;
         }
         Ok(joined)
+    }
+
+    /// What it makes of rows, as long as there are none.
+    fn none_of(&self, relation: &Relation<'t>) -> Relation<'t> {
+        let mut none = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
+        none.distinct = relation.distinct && !self.has_blank();
+        none
+    }
+
+    /// Extends a row by facts that match it, until there are so many rows.
+    fn extend(
+        &self,
+        row: &[Cell<'t>],
+        facts: &mut Facts<'_, 't>,
+        most: usize,
+        joined: &mut Relation<'t>,
+        watch: &Watch,
+    ) -> Result<()> {
+        let blank = self.has_blank();
+        let mut cells: Vec<Cell<'t>> = Vec::with_capacity(3);
+        let mut last: Option<Vec<Cell<'t>>> = None;
+        while joined.len() < most {
+            let Some(fact) = facts.next() else { break };
+            watch.step()?;
+            // What a blank hides is said once, where it follows itself.
+            if !self.read(fact?, &mut cells) || (blank && last.as_ref() == Some(&cells)) {
+                continue;
+            }
+            joined.push(row.iter().chain(&cells).cloned(), watch)?;
+            if self.free.is_empty() {
+                break;
+            }
+            if blank {
+                last = Some(cells.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Extends the only row by what matches, piece by piece.
+    pub(crate) fn pieces<'s>(&'s self, relation: &'s Relation<'t>) -> Result<Pieces<'s, 'p, 't>> {
+        let row = relation.rows().next().unwrap_or_default();
+        Ok(Pieces {
+            scan: self,
+            relation,
+            facts: self.facts(Some(row))?,
+        })
     }
 
     /// The values of the free variables in a fact. Whether it agrees with itself where one stands twice.
@@ -420,14 +519,11 @@ impl<'p, 't> Scan<'p, 't> {
                 })))
             }
             (None, Some(attribute), Some(v)) => Ok(Box::new(moment.of_value(attribute.id, &v)?)),
-            (None, Some(attribute), None) => {
-                let bound = |bound: &'s Bound<Vec<u8>>| bound.as_ref().map(Vec::as_slice);
-                Ok(Box::new(moment.of_attribute(
-                    attribute.id,
-                    bound(&self.bounds.0),
-                    bound(&self.bounds.1),
-                )?))
-            }
+            (None, Some(attribute), None) => Ok(Box::new(moment.of_attribute(
+                attribute.id,
+                bound(&self.bounds.0),
+                bound(&self.bounds.1),
+            )?)),
             (None, None, Some(v)) => {
                 let mut all = Vec::new();
                 for attribute in moment.schema.attributes() {
@@ -440,6 +536,15 @@ impl<'p, 't> Scan<'p, 't> {
             (None, None, None) => Ok(Box::new(moment.all()?)),
         }
     }
+}
+
+fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn float(count: u64) -> f64 {
+    count as f64
 }
 
 /// An attribute, by its name or by the entity that is called so.

@@ -89,6 +89,25 @@ impl<'t> Relation<'t> {
         self.held.take(bytes, watch)
     }
 
+    /// The rows from one on.
+    pub(crate) fn tail(&self, from: usize, watch: &Watch) -> Result<Self> {
+        let mut rows = Self::none(self.vars.clone());
+        rows.distinct = self.distinct;
+        for at in from..self.rows {
+            rows.push(self.row(at).iter().cloned(), watch)?;
+        }
+        Ok(rows)
+    }
+
+    /// Some of the rows, from all over.
+    pub(crate) fn spread(&self, most: usize, watch: &Watch) -> Result<Self> {
+        let mut some = Self::none(self.vars.clone());
+        for at in (0..self.rows).step_by(self.rows.div_ceil(most).max(1)) {
+            some.push(self.row(at).iter().cloned(), watch)?;
+        }
+        Ok(some)
+    }
+
     /// The rows with these variables alone, each once.
     pub(crate) fn project(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
         let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();

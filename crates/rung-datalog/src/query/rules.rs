@@ -386,7 +386,7 @@ impl<'t> Context<'_, 't> {
                             asked.push((
                                 rule.clone(),
                                 demand.known.clone(),
-                                tail(&demand.rows.relation, from, self)?,
+                                demand.rows.relation.tail(from, self.watch)?,
                             ));
                         }
                     }
@@ -468,7 +468,7 @@ impl<'t> Context<'_, 't> {
             let demand = table.demand(known);
             let from = std::mem::replace(&mut demand.spread, demand.rows.len());
             table.spread = table.answers.len();
-            tail(&table.demand(known).rows.relation, from, self)?
+            table.demand(known).rows.relation.tail(from, self.watch)?
         };
         let origins: Vec<Var> = (0..seeds.vars.len())
             .map(|at| Var::new(format!("?@{at}")))
@@ -485,7 +485,7 @@ impl<'t> Context<'_, 't> {
         }
         let mut from = 0;
         while from < reached.len() {
-            let fresh = tail(&reached.relation, from, self)?;
+            let fresh = reached.relation.tail(from, self.watch)?;
             from = reached.len();
             for (at, branch) in rule.branches.iter().enumerate() {
                 let start = renamed(&fresh, &origins, known, &branch.head);
@@ -553,19 +553,6 @@ impl<'t> Context<'_, 't> {
         }
         Ok(())
     }
-}
-
-/// The rows from one on.
-fn tail<'t>(
-    relation: &Relation<'t>,
-    from: usize,
-    context: &Context<'_, 't>,
-) -> Result<Relation<'t>> {
-    let mut rows = Relation::none(relation.vars.clone());
-    for at in from..relation.len() {
-        rows.push(relation.row(at).iter().cloned(), context.watch)?;
-    }
-    Ok(rows)
 }
 
 /// Rows of what is known, under the names that a branch has for it.

@@ -10,6 +10,7 @@ use super::ast::{Argument, Binding, Call, Clause, Not, Or, Pattern, Rules, Term,
 use super::cell::Cell;
 use super::functions;
 use super::pattern::Scan;
+use super::plan::Plan;
 use super::relation::{Distinct, Relation};
 use super::rules::Recursion;
 use super::star::Star;
@@ -45,11 +46,13 @@ pub struct Step {
     pub clause: String,
     /// In which way it was done.
     pub way: &'static str,
-    /// How many rows were expected.
+    /// How often it was done.
+    pub times: usize,
+    /// How many rows were expected, the first time.
     pub expected: Option<usize>,
-    /// How many rows there were after it.
+    /// How many rows there were after it, over all times.
     pub rows: usize,
-    /// How long it took, in microseconds.
+    /// How long it took, in microseconds, over all times.
     pub us: u64,
 }
 
@@ -60,7 +63,7 @@ fn wrong<T>(why: impl Into<String>) -> Result<T> {
 }
 
 impl<'t> Context<'_, 't> {
-    fn source(&self, name: &Name) -> Result<&Source<'t>> {
+    pub(crate) fn source(&self, name: &Name) -> Result<&Source<'t>> {
         self.sources
             .get(name)
             .ok_or_else(|| Error::Query(format!("the source {name} is not among the inputs")))
@@ -73,7 +76,7 @@ impl<'t> Context<'_, 't> {
         }
     }
 
-    fn note(
+    pub(crate) fn note(
         &self,
         clause: &Clause,
         way: &'static str,
@@ -83,10 +86,22 @@ impl<'t> Context<'_, 't> {
     ) {
         if let Some(steps) = &self.steps {
             let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            steps.borrow_mut().push(Step {
-                depth: self.depth.get(),
-                clause: super::show::clause(clause),
+            let (depth, clause) = (self.depth.get(), super::show::clause(clause));
+            let mut steps = steps.borrow_mut();
+            let same =
+                |step: &&mut Step| step.depth == depth && step.clause == clause && step.way == way;
+            // What is done over and over is told once.
+            if let Some(step) = steps.iter_mut().rev().find(same) {
+                step.times += 1;
+                step.rows += rows;
+                step.us += us;
+                return;
+            }
+            steps.push(Step {
+                depth,
+                clause,
                 way,
+                times: 1,
                 expected,
                 rows,
                 us,
@@ -111,14 +126,31 @@ impl<'t> Context<'_, 't> {
         start: Relation<'t>,
         needed: &[Var],
     ) -> Result<Relation<'t>> {
-        let mut todo: Vec<&Clause> = clauses.iter().collect();
-        let mut relation = start;
+        self.by_plan(
+            &mut Plan::default(),
+            clauses.iter().collect(),
+            start,
+            needed,
+        )
+    }
+
+    /// The same by a plan, which is made anew where it does not come true.
+    pub(crate) fn by_plan<'c>(
+        &self,
+        plan: &mut Plan<'c>,
+        mut todo: Vec<&'c Clause>,
+        mut relation: Relation<'t>,
+        needed: &[Var],
+    ) -> Result<Relation<'t>> {
         while !todo.is_empty() {
             if relation.is_empty() {
                 return Ok(Relation::none(needed.to_vec()));
             }
             self.watch.look()?;
-            let (at, expected) = self.next(&todo, &relation, needed)?;
+            let (at, expected) = match ready(&todo, &relation, needed) {
+                Some(at) => (at, None),
+                None => self.next(plan, &todo, &relation)?,
+            };
             let began = Instant::now();
             if let Some((joined, done)) = self.star(&todo, at, &relation)? {
                 let mut places: Vec<usize> = done;
@@ -127,7 +159,8 @@ impl<'t> Context<'_, 't> {
                     places.iter().rev().map(|at| todo.remove(*at)).collect();
                 relation = self.needed_later(joined, &todo, needed)?;
                 for clause in clauses.into_iter().rev() {
-                    self.note(clause, "star", None, relation.len(), began);
+                    plan.leave_out(clause);
+                    self.note(clause, "merge", None, relation.len(), began);
                 }
                 continue;
             }
@@ -148,6 +181,36 @@ impl<'t> Context<'_, 't> {
             return Ok(relation);
         }
         relation.project(needed, self.watch)
+    }
+
+    /// Which clause is next, and how many rows there should be after it.
+    pub(crate) fn next<'c>(
+        &self,
+        plan: &mut Plan<'c>,
+        todo: &[&'c Clause],
+        relation: &Relation<'t>,
+    ) -> Result<(usize, Option<usize>)> {
+        if !plan.holds(relation.len()) {
+            plan.turn_to(self.plan(todo, relation)?);
+        }
+        let next = plan.next().and_then(|(clause, rows)| {
+            let at = todo.iter().position(|own| std::ptr::eq(*own, clause))?;
+            Some((at, rows))
+        });
+        if let Some(next) = next {
+            return Ok(next);
+        }
+        let mut missing = Vec::new();
+        for clause in todo {
+            clause.vars(&mut missing);
+        }
+        missing.retain(|var| relation.column(var).is_none());
+        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let clause = super::show::clause(todo[0]);
+        wrong(format!(
+            "{clause} cannot be decided: nothing gives {} a value",
+            missing.join(", ")
+        ))
     }
 
     /// Does several patterns of one entity at once, where the next one is of those. The rows, and which clauses that were.
@@ -173,7 +236,7 @@ impl<'t> Context<'_, 't> {
     }
 
     /// Lets go of what nobody needs any more.
-    fn needed_later(
+    pub(crate) fn needed_later(
         &self,
         relation: Relation<'t>,
         todo: &[&Clause],
@@ -193,126 +256,6 @@ impl<'t> Context<'_, 't> {
             return Ok(relation);
         }
         relation.project(&kept, self.watch)
-    }
-
-    /// Which clause is next, and how many rows are expected of it.
-    fn next(
-        &self,
-        todo: &[&Clause],
-        relation: &Relation<'t>,
-        needed: &[Var],
-    ) -> Result<(usize, Option<usize>)> {
-        // What only takes away is done as soon as it can be.
-        for (at, clause) in todo.iter().enumerate() {
-            let ready = match clause {
-                Clause::Predicate(call) | Clause::Function(call, _) => has_all(call, relation),
-                Clause::Not(_) => shared(clause, at, todo, relation, needed)
-                    .iter()
-                    .all(|var| relation.column(var).is_some()),
-                _ => false,
-            };
-            if ready {
-                return Ok((at, None));
-            }
-        }
-        let mut best: Option<(usize, (bool, usize))> = None;
-        let candidates = todo.iter().enumerate().filter(|(_, clause)| match clause {
-            Clause::Pattern(_) | Clause::Rule(_) => true,
-            Clause::Or(or) => or.wants().iter().all(|var| relation.column(var).is_some()),
-            _ => false,
-        });
-        let candidates: Vec<(usize, &&Clause)> = candidates.collect();
-        if let [(at, _)] = candidates[..] {
-            return Ok((at, None));
-        }
-        for (at, clause) in candidates {
-            let mut vars = Vec::new();
-            clause.vars(&mut vars);
-            // Rows that have nothing to do with each other are not multiplied before they must be.
-            let apart = !relation.vars.is_empty()
-                && relation.len() > 1
-                && !vars.iter().any(|var| relation.column(var).is_some());
-            let rows = self.estimate(clause, relation, todo)?;
-            let cost = (apart, rows);
-            if best.is_none_or(|(_, known)| cost < known) {
-                best = Some((at, cost));
-            }
-        }
-        if let Some((at, (_, rows))) = best {
-            return Ok((at, Some(rows)));
-        }
-        let mut missing = Vec::new();
-        for clause in todo {
-            clause.vars(&mut missing);
-        }
-        missing.retain(|var| relation.column(var).is_none());
-        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        let clause = super::show::clause(todo[0]);
-        wrong(format!(
-            "{clause} cannot be decided: nothing gives {} a value",
-            missing.join(", ")
-        ))
-    }
-
-    fn estimate(
-        &self,
-        clause: &Clause,
-        relation: &Relation<'t>,
-        todo: &[&Clause],
-    ) -> Result<usize> {
-        let mut vars = Vec::new();
-        clause.vars(&mut vars);
-        let bound = vars
-            .iter()
-            .filter(|var| relation.column(var).is_some())
-            .count();
-        let rows = relation.len();
-        Ok(match clause {
-            Clause::Pattern(pattern) => match self.source(&pattern.source)? {
-                Source::Db(moment) => match Scan::new(moment, pattern, relation, todo)? {
-                    Some(scan) => scan.estimate(relation)?,
-                    None => 0,
-                },
-                Source::Rows(given) => {
-                    if bound > 0 {
-                        rows
-                    } else {
-                        rows.saturating_mul(given.len())
-                    }
-                }
-            },
-            Clause::Or(or) => {
-                let mut all: usize = 0;
-                for branch in &or.branches {
-                    let mut least = usize::MAX;
-                    for clause in branch
-                        .iter()
-                        .filter(|clause| matches!(clause, Clause::Pattern(_)))
-                    {
-                        least = least.min(self.estimate(clause, relation, todo)?);
-                    }
-                    all = all.saturating_add(if least == usize::MAX { rows } else { least });
-                }
-                all
-            }
-            Clause::Rule(call) => {
-                let constants = call
-                    .arguments
-                    .iter()
-                    .filter(|term| matches!(term, Term::Constant(_)))
-                    .count();
-                // Whatever it finds, it is found at less cost once more of it is known.
-                let fan_out = if bound + constants == call.arguments.len() {
-                    1
-                } else if bound + constants > 0 {
-                    100
-                } else {
-                    1_000_000
-                };
-                rows.saturating_mul(fan_out)
-            }
-            Clause::Predicate(_) | Clause::Function(..) | Clause::Not(_) => rows,
-        })
     }
 
     fn apply(
@@ -395,34 +338,40 @@ impl<'t> Context<'_, 't> {
                 Ok((joined, if looked_up { "look up" } else { "scan" }))
             }
             Source::Rows(given) => {
-                let mut vars = Vec::new();
-                Clause::Pattern(pattern.clone()).vars(&mut vars);
-                let mut facts = Relation::none(vars.clone());
-                'rows: for tuple in given {
-                    let items = functions::items(tuple)?;
-                    let mut cells: Vec<Option<Cell<'t>>> = vec![None; vars.len()];
-                    for (at, term) in pattern.terms.iter().enumerate() {
-                        let item = items.get(at);
-                        match (term, item) {
-                            (Term::Blank, _) => {}
-                            (_, None) => continue 'rows,
-                            (Term::Constant(value), Some(item)) if value != item => continue 'rows,
-                            (Term::Constant(_), _) => {}
-                            (Term::Var(var), Some(item)) => {
-                                let cell = Cell::of_value(item);
-                                let own = vars.iter().position(|own| own == var).unwrap_or(0);
-                                if cells[own].as_ref().is_some_and(|known| *known != cell) {
-                                    continue 'rows;
-                                }
-                                cells[own] = Some(cell);
-                            }
-                        }
-                    }
-                    facts.push(cells.into_iter().flatten(), self.watch)?;
-                }
+                let facts = self.given_rows(pattern, given)?;
                 Ok((relation.join(&facts, self.watch)?, "join"))
             }
         }
+    }
+
+    /// What a pattern finds among tuples that were given.
+    pub(crate) fn given_rows(&self, pattern: &Pattern, given: &[Value]) -> Result<Relation<'t>> {
+        let mut vars = Vec::new();
+        Clause::Pattern(pattern.clone()).vars(&mut vars);
+        let mut facts = Relation::none(vars.clone());
+        'rows: for tuple in given {
+            let items = functions::items(tuple)?;
+            let mut cells: Vec<Option<Cell<'t>>> = vec![None; vars.len()];
+            for (at, term) in pattern.terms.iter().enumerate() {
+                let item = items.get(at);
+                match (term, item) {
+                    (Term::Blank, _) => {}
+                    (_, None) => continue 'rows,
+                    (Term::Constant(value), Some(item)) if value != item => continue 'rows,
+                    (Term::Constant(_), _) => {}
+                    (Term::Var(var), Some(item)) => {
+                        let cell = Cell::of_value(item);
+                        let own = vars.iter().position(|own| own == var).unwrap_or(0);
+                        if cells[own].as_ref().is_some_and(|known| *known != cell) {
+                            continue 'rows;
+                        }
+                        cells[own] = Some(cell);
+                    }
+                }
+            }
+            facts.push(cells.into_iter().flatten(), self.watch)?;
+        }
+        Ok(facts)
     }
 
     fn function(
@@ -603,7 +552,7 @@ impl<'t> Context<'_, 't> {
         let Some((first, rest)) = arguments.split_first() else {
             return wrong("q is given a query");
         };
-        let query = super::parse::query(&value(first)?)?;
+        let query = super::Prepared::new(&value(first)?)?;
         let inputs = rest
             .iter()
             .map(|argument| match argument {
@@ -615,11 +564,23 @@ impl<'t> Context<'_, 't> {
             })
             .collect::<Result<Vec<_>>>()?;
         self.deeper(|| {
-            Ok(super::answer(&query, inputs, self.watch, None)?
-                .0
-                .into_value())
+            let (answer, _) = super::collected(&query, inputs, self.watch, None)?;
+            Ok(answer.into_value())
         })
     }
+}
+
+/// A clause that only takes away, or works out, and can do so: which is done before anything else.
+pub(crate) fn ready(todo: &[&Clause], relation: &Relation<'_>, needed: &[Var]) -> Option<usize> {
+    todo.iter()
+        .enumerate()
+        .position(|(at, clause)| match clause {
+            Clause::Predicate(call) | Clause::Function(call, _) => has_all(call, relation),
+            Clause::Not(_) => shared(clause, at, todo, relation, needed)
+                .iter()
+                .all(|var| relation.column(var).is_some()),
+            _ => false,
+        })
 }
 
 /// Whether everything that a call is given has a value.

@@ -29,7 +29,7 @@ pub(super) fn run(args: &DbQueryArgs) -> Result {
         return writeln!(out, "{steps}").map_err(output);
     }
     let rows: Vec<Vec<String>> = steps.iter().map(row).collect();
-    let heading = ["step", "way", "expected", "rows", "us"];
+    let heading = ["step", "way", "times", "expected", "rows", "us"];
     write!(out, "{}", table(&heading, &rows)).map_err(output)?;
     writeln!(out, "found: {}", answer.rows.len()).map_err(output)
 }
@@ -38,6 +38,7 @@ fn row(step: &Step) -> Vec<String> {
     vec![
         format!("{}{}", "  ".repeat(step.depth), step.clause),
         step.way.to_owned(),
+        step.times.to_string(),
         step.expected
             .map(|rows| rows.to_string())
             .unwrap_or_default(),
@@ -48,7 +49,7 @@ fn row(step: &Step) -> Vec<String> {
 
 fn of_json(step: &Step) -> serde_json::Value {
     json!({
-        "depth": step.depth, "clause": step.clause, "way": step.way,
+        "depth": step.depth, "clause": step.clause, "way": step.way, "times": step.times,
         "expected_rows": step.expected, "rows": step.rows, "us": step.us,
     })
 }
@@ -59,6 +60,7 @@ fn of_edn(step: &Step) -> Value {
         ("depth", long(step.depth)),
         ("clause", Value::text(step.clause.as_str())),
         ("way", Value::text(step.way)),
+        ("times", long(step.times)),
         ("expected-rows", step.expected.map_or(Value::Nil, long)),
         ("rows", long(step.rows)),
         (

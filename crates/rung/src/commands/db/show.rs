@@ -18,13 +18,13 @@ pub(super) fn answer(answer: Answer, form: &DbForm) -> Result {
     if form.is_for_programs() {
         return value(&answer.into_value(), form);
     }
-    let heading: Vec<&str> = answer.columns.iter().map(String::as_str).collect();
+    let heading: Vec<&str> = answer.head.columns.iter().map(String::as_str).collect();
     let mut rows: Vec<Vec<String>> = answer
         .rows
         .iter()
         .map(|row| row.iter().map(cell).collect())
         .collect();
-    if answer.is_set() {
+    if answer.head.is_set() {
         // What has no order is easier to find in one.
         let mut sorted: Vec<(&Vec<Value>, Vec<String>)> = answer.rows.iter().zip(rows).collect();
         sorted.sort_by(|one, other| one.0.cmp(other.0));
