@@ -119,7 +119,7 @@ impl Samples {
 }
 
 /// The keys of an attribute's sample, in the order of values.
-pub(crate) fn keys<'t>(view: View<'t>, table: Table, a: u32) -> Result<Vec<&'t [u8]>> {
+pub(crate) fn keys(view: View<'_>, table: Table, a: u32) -> Result<Vec<&[u8]>> {
     let mut keys = Vec::new();
     for pair in view.prefix(table, &a.to_be_bytes())? {
         let (key, _) = pair?;
@@ -128,4 +128,62 @@ pub(crate) fn keys<'t>(view: View<'t>, table: Table, a: u32) -> Result<Vec<&'t [
         }
     }
     Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fmt::Write as _;
+
+    use rung_edn::read;
+
+    use super::{Extent, MOST, keys};
+    use crate::{Db, Options};
+
+    /// The sample is what its bound takes of the datoms that there are, whatever became of others.
+    fn check(db: &Db) {
+        db.read(|moment| {
+            let a = moment.attribute(&"n".into()).unwrap().id;
+            let extent = Extent::read(moment.view, moment.tables.sample, a)?;
+            let sample = keys(moment.view, moment.tables.sample, a)?;
+            let mut there = Vec::new();
+            for pair in moment.view.prefix(moment.tables.ave, &a.to_be_bytes())? {
+                let (key, _) = pair?;
+                if extent.takes(key) {
+                    there.push(key);
+                }
+            }
+            assert_eq!(sample, there);
+            assert_eq!(sample.len(), usize::try_from(extent.size).unwrap());
+            assert!(extent.size <= MOST);
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_sample_follows_from_the_datoms() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Db::open(folder.path(), &Options::default()).unwrap();
+        let transact = |numbers: std::ops::Range<u32>, form: &dyn Fn(u32) -> String| {
+            let mut text = "[".to_owned();
+            numbers.for_each(|n| write!(text, "{}", form(n)).unwrap());
+            text.push(']');
+            db.transact(&read(&text).unwrap()).unwrap();
+            check(&db);
+        };
+        transact(1..100, &|n| format!("[:db/add {n} :n {}]", n % 7));
+        transact(50..5_000, &|n| format!("[:db/add {n} :n {}]", n % 9));
+        transact(1..2_000, &|n| format!("[:db/retractEntity {n}]"));
+        transact(1_000..4_000, &|n| format!("[:db/add {n} :n {n}]"));
+        let size = db
+            .read(|moment| {
+                Ok(moment
+                    .sample(moment.attribute(&"n".into()).unwrap().id)?
+                    .len())
+            })
+            .unwrap();
+        assert!(size > 60, "a few of four thousand: {size}");
+    }
 }

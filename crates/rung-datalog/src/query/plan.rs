@@ -186,7 +186,9 @@ impl<'t> Context<'_, 't> {
             return Ok(Plan::of(possible.then_some(Planned { clause, rows: None })));
         }
         let mut names: Vec<Var> = relation.vars.clone();
-        todo.iter().for_each(|clause| clause.vars(&mut names));
+        for clause in todo {
+            clause.vars(&mut names);
+        }
         if names.len().max(brings.len()) > Vars::BITS as usize {
             let steps = brings
                 .into_iter()
@@ -274,12 +276,11 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         };
         let start = mask(&relation.vars);
         // What a single row says is taken for granted from the beginning.
-        let (base, rows) = match relation.len() {
-            1 => (relation.clone(), None),
-            _ => {
-                let some = relation.spread(SAMPLE, context.watch)?;
-                (Relation::unit(), Some(some))
-            }
+        let (base, rows) = if relation.len() == 1 {
+            (relation.clone(), None)
+        } else {
+            let some = relation.spread(SAMPLE, context.watch)?;
+            (Relation::unit(), Some(some))
         };
         let mut nodes = Vec::with_capacity(brings.len());
         for &clause in brings {

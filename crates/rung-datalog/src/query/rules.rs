@@ -4,7 +4,7 @@
 //! other are worked out together, round after round, from what came to be in the round before: new demand goes through
 //! every branch, and new answers through every branch that calls for them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rung_edn::Name;
@@ -203,19 +203,75 @@ fn asked_of(source: &Name, clauses: &[Clause]) -> Vec<Clause> {
     each.collect()
 }
 
+/// Where an argument has its value from.
+enum Given<'t> {
+    Column(usize),
+    Constant(Cell<'t>),
+}
+
+impl<'t> Given<'t> {
+    fn cell<'c>(&'c self, row: &'c [Cell<'t>]) -> &'c Cell<'t> {
+        match self {
+            Self::Column(at) => &row[*at],
+            Self::Constant(cell) => cell,
+        }
+    }
+}
+
+/// Times that there must be more rows than values of an argument before it alone is asked by.
+const NARROWED: usize = 4;
+
+/// Asks a rule that calls itself by the argument with the fewest values, where it would be asked for many rows otherwise: what it says
+/// is found once for each of those values instead of once for each row, and the rows choose from it.
+fn narrow<'t>(
+    known: &mut [bool],
+    columns: &[Option<Given<'t>>],
+    required: usize,
+    relation: &Relation<'t>,
+) {
+    let values = |given: &Given<'t>| {
+        let seen: HashSet<&Cell<'t>> = relation.rows().map(|row| given.cell(row)).collect();
+        seen.len()
+    };
+    let counted = columns.iter().enumerate().skip(required);
+    let counted = counted.filter_map(|(at, given)| Some((values(given.as_ref()?), at)));
+    let several = known.iter().filter(|known| **known).count() > required + 1;
+    if let Some((fewest, at)) = counted.min().filter(|_| several)
+        && relation.len() > fewest.saturating_mul(NARROWED)
+    {
+        for (own, known) in known.iter_mut().enumerate() {
+            *known &= own < required || own == at;
+        }
+    }
+}
+
+impl Rule {
+    fn is_recursive(&self) -> bool {
+        let mut called = Vec::new();
+        for branch in &self.branches {
+            branch
+                .clauses
+                .iter()
+                .for_each(|clause| clause.calls(&mut called));
+        }
+        called.contains(&self.name)
+    }
+}
+
 impl<'t> Context<'_, 't> {
     /// Extends the rows by what a rule says of them.
     pub(crate) fn rule(&self, call: &RuleCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
         let rule = self.find_rule(call)?;
-        let known: Vec<bool> = call
+        let columns: Vec<Option<Given<'t>>> = call
             .arguments
             .iter()
             .map(|term| match term {
-                Term::Var(var) => relation.column(var).is_some(),
-                Term::Constant(_) => true,
-                Term::Blank => false,
+                Term::Var(var) => relation.column(var).map(Given::Column),
+                Term::Constant(value) => Some(Given::Constant(Cell::of_value(value))),
+                Term::Blank => None,
             })
             .collect();
+        let mut known: Vec<bool> = columns.iter().map(Option::is_some).collect();
         if known[..rule.required].contains(&false) {
             return wrong(format!(
                 "the rule {} is called before its first {} arguments have values",
@@ -235,26 +291,24 @@ impl<'t> Context<'_, 't> {
                     rule.name
                 ));
             }
+            let together = at
+                .is_none()
+                .then(|| Arc::new(self.rules.together(&call.name)));
+            if together.is_some() && rule.is_recursive() {
+                narrow(&mut known, &columns, rule.required, relation);
+            }
             let table = recursion
                 .tables
                 .entry(key.clone())
                 .or_insert_with(|| Table::new(rule.arity));
             let demand = table.demand(&known);
-            let columns = call.arguments.iter().filter_map(|term| match term {
-                Term::Var(var) => relation.column(var).map(Ok),
-                Term::Constant(value) => Some(Err(Cell::of_value(value))),
-                Term::Blank => None,
-            });
-            let columns: Vec<std::result::Result<usize, Cell<'t>>> = columns.collect();
+            let asked = columns.iter().zip(&known).filter(|(_, known)| **known);
+            let asked: Vec<&Given<'t>> = asked.filter_map(|(given, _)| given.as_ref()).collect();
             for row in relation.rows() {
-                let cells = columns.iter().map(|column| match column {
-                    Ok(at) => &row[*at],
-                    Err(constant) => constant,
-                });
+                let cells = asked.iter().map(|given| given.cell(row));
                 demand.rows.insert(cells, self.watch)?;
             }
-            at.is_none()
-                .then(|| Arc::new(self.rules.together(&call.name)))
+            together
         };
         if let Some(together) = together {
             self.recursion
