@@ -262,6 +262,13 @@ pub fn take(bytes: &[u8]) -> Result<Value> {
     }
 }
 
+/// Splits bytes after the value with which they begin, where others may have followed.
+pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let mut rest = Rest(bytes);
+    rest.value()?;
+    Ok(bytes.split_at(bytes.len() - rest.0.len()))
+}
+
 /// The whole number of 64 bits whose bytes these are, where they are those of one.
 pub fn as_long(bytes: &[u8]) -> Option<i64> {
     let [LONG, number @ ..] = bytes else {
