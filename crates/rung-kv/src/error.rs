@@ -55,6 +55,15 @@ pub enum Error {
     /// A row does not look as we write it.
     #[error("the store holds a {0} that cannot be read")]
     Corrupt(&'static str),
+    /// A key, value, type, range or operation that is not one; it says why.
+    #[error("{0}")]
+    Invalid(String),
+    /// The folder was opened to be read.
+    #[error("the store is open for reading only")]
+    ReadOnly,
+    /// No room for another table.
+    #[error("the folder has as many tables as it may have")]
+    TablesFull,
     /// What comes in could not be read from its source.
     #[error("the result could not be read from its source: {0}")]
     Source(io::Error),
@@ -84,10 +93,12 @@ impl Coded for Error {
             Self::ResultAbsent => Code::NotFound,
             Self::ResultTooLarge { .. } => Code::ResultTooLarge,
             Self::ResultAbandoned => Code::DeadlineExceeded,
-            Self::DiskFull => Code::StoreFull,
+            Self::DiskFull | Self::TablesFull => Code::StoreFull,
             Self::Format { .. } | Self::Foreign => Code::StoreFormat,
             Self::Open => Code::StoreBusy,
             Self::File { .. } | Self::Engine(_) | Self::Corrupt(_) => Code::StoreBroken,
+            Self::Invalid(_) => Code::InvalidRequest,
+            Self::ReadOnly => Code::WritesDisabled,
             Self::Source(_) => Code::SourceFailed,
             Self::NoRandomness => Code::Internal,
             Self::Ladder(error) => error.code(),
@@ -114,11 +125,14 @@ impl Coded for Error {
                 "let the program that wrote it write it as text, and take that in with `rung db import`"
                     .to_owned(),
             ),
+            Self::TablesFull => Some("drop a table that is not needed, then try again".to_owned()),
             Self::ResultAbandoned => Some("store it again".to_owned()),
             Self::Ladder(error) => error.hint(),
             Self::Open
             | Self::Engine(_)
             | Self::Corrupt(_)
+            | Self::Invalid(_)
+            | Self::ReadOnly
             | Self::Source(_)
             | Self::NoRandomness => None,
         }
@@ -130,6 +144,7 @@ impl From<heed::Error> for Error {
         let errno = match &error {
             heed::Error::Io(error) => error.raw_os_error(),
             heed::Error::Mdb(heed::MdbError::Other(errno)) => Some(*errno),
+            heed::Error::Mdb(heed::MdbError::DbsFull) => return Self::TablesFull,
             heed::Error::EnvAlreadyOpened => return Self::Open,
             heed::Error::Mdb(heed::MdbError::VersionMismatch | heed::MdbError::Invalid) => {
                 return Self::Foreign;
