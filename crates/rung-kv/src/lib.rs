@@ -1,7 +1,9 @@
 //! The store: LMDB under the data folder, and the results that are kept there.
 //!
 //! Owns: the data folder ([`Home`]), the key-value [`Store`] with its growth, its format version and its
-//! place among other processes, and the [`ResultStore`] upon it. Refuses to know: Datalog, search, tools.
+//! place among other processes, and the [`ResultStore`] upon it; folders of tables of sorted bytes ([`Kv`]), values as bytes in
+//! their order ([`encode`]), and tables of values of types, plain or of lists, read by ranges and written in transactions ([`typed`]).
+//! Refuses to know: Datalog, search, tools.
 //! No other crate names the storage engine.
 //!
 //! The laws it keeps: what was acknowledged is on disk; a crash leaves the old state or the new one; and
@@ -16,6 +18,7 @@ mod presence;
 mod records;
 mod results;
 mod store;
+pub mod typed;
 
 pub use error::{Error, Failure, Result};
 pub use home::Home;
