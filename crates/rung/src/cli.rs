@@ -720,7 +720,13 @@ pub(crate) enum Form {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbCommand {
     /// Answers a query.
-    Query(DbQueryArgs),
+    Query {
+        #[command(flatten)]
+        args: DbQueryArgs,
+        /// Shows so many rows at first. Where there are more, all are kept in the data folder, one a line, to be read on.
+        #[arg(long, value_name = "ROWS")]
+        first: Option<usize>,
+    },
     /// Changes the database, which is made where it is not there.
     Transact(DbTransactArgs),
     /// Shows an entity, as far as a pattern goes.

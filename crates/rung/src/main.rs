@@ -7,6 +7,7 @@ mod demo;
 mod exit;
 mod grant_file;
 mod offer;
+mod pages;
 mod password;
 mod reach;
 mod records;

@@ -11,8 +11,11 @@ use super::relation::{Distinct, Relation};
 use super::solve::{Context, Source, ready};
 use crate::Result;
 
-/// Rows of the first piece. Each is four times as large as the one before it, up to the largest.
-const FIRST: usize = 256;
+/// Rows of the first piece.
+const FIRST: usize = 64;
+/// Times that a piece is larger than the one before it.
+const GROWTH: usize = 4;
+/// Rows that a piece may have, and those that may become of it as far as can be told from the one before.
 const LARGEST: usize = 1 << 16;
 
 /// Somebody who takes rows, and says whether they want more.
@@ -56,12 +59,13 @@ impl<'t> Context<'_, 't> {
             let began = Instant::now();
             let piece = pieces.take(size, self.watch)?;
             let is_last = piece.len() < size;
-            size = (size * 4).min(LARGEST);
             self.note(clause, "scan", None, piece.len(), began);
             // Pieces whose rows stay apart from each other have none in common in the end.
             let apart = piece.distinct && piece.vars.iter().all(|var| needed.contains(var));
             let piece = self.needed_later(piece, &todo, needed)?;
             let found = self.by_plan(&mut Plan::default(), todo.clone(), piece, needed)?;
+            let room = LARGEST / (found.len() / size).max(1);
+            size = (size * GROWTH).min(room).max(1);
             let more = if apart {
                 taker(&found)?
             } else {

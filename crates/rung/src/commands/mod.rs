@@ -42,7 +42,7 @@ pub(crate) fn run(cli: Cli) -> Result {
             Ok(done?)
         }
         Command::Pdpp(command) => pdpp::run(command, move || loaded(cli.home, cli.set)),
-        Command::Db(command) => db::run(command),
+        Command::Db(command) => db::run(command, move || loaded(cli.home, cli.set)),
         Command::Demo(args) => demo::run(&args, cli.home, cli.set),
         Command::Backup { to } => backup::run(&to, &loaded(cli.home, cli.set)?),
         Command::Restore { from } => backup::restore(&from, &loaded(cli.home, cli.set)?),

@@ -20,10 +20,12 @@ use rung_fault::{Code, Fault};
 
 use crate::cli::DbCommand;
 use crate::exit::Result;
+use crate::settings::Settings;
 
-pub(super) fn run(command: DbCommand) -> Result {
+/// `settings` are asked for by what has to do with the data folder, which is no database's.
+pub(super) fn run(command: DbCommand, settings: impl FnOnce() -> Result<Settings>) -> Result {
     match command {
-        DbCommand::Query(args) => query::run(&args),
+        DbCommand::Query { args, first } => query::run(&args, first, settings),
         DbCommand::Transact(args) => transact::run(&args),
         DbCommand::Pull(args) => pull::run(&args),
         DbCommand::Schema(args) => schema::run(&args),

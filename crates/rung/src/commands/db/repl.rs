@@ -101,7 +101,7 @@ fn done(db: &Db, forms: &[Value]) -> Result {
         Value::Map(members) if members.contains_key(&find) => ask(db, first, rest),
         Value::Vector(_) => {
             let report = db.transact(first).map_err(Fault::from)?;
-            show::value(&transact::told(&report), &plain)
+            transact::show_report(&report)
         }
         Value::List(items) if matches!(&items[..], [Value::Symbol(name), _, _] if name.as_str() == "pull") =>
         {

@@ -36,7 +36,7 @@ pub(super) fn answer(answer: Answer, form: &DbForm) -> Result {
     writeln!(out, "{count} row{s}").map_err(output)
 }
 
-fn cell(value: &Value) -> String {
+pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
         other => other.to_string(),
