@@ -21,6 +21,9 @@ pub(crate) fn coerce(attribute: &Attribute, value: Value) -> Result<Value> {
     let Some(kind) = attribute.kind else {
         return Ok(value);
     };
+    if kind == Type::Idoc {
+        return crate::document::taken(attribute, &value);
+    }
     if kind != Type::Tuple {
         return to_type(kind, &value).ok_or_else(|| wrong(&value));
     }
@@ -75,6 +78,14 @@ pub(crate) fn to_type(kind: Type, value: &Value) -> Option<Value> {
             // By the digits that it is written with.
             let number: BigDecimal = number.to_string().parse().ok()?;
             Some(Value::BigDec(Arc::new(number)))
+        }
+        (Type::Vec, Value::Vector(items) | Value::List(items)) => {
+            let numbers = items.iter().filter(|item| item.is_number());
+            let numbers: Option<Vec<Value>> =
+                numbers.map(|item| to_type(Type::Float, item)).collect();
+            numbers
+                .filter(|numbers| numbers.len() == items.len())
+                .map(Value::Vector)
         }
         (Type::Instant, Value::Long(ms)) => Some(Value::Instant(*ms)),
         (Type::Boolean, Value::String(_)) => match text? {

@@ -61,6 +61,8 @@ pub(crate) struct Tables {
     pub(crate) counts: Table,
     /// Attribute, value, entity → nothing, for a sample of them.
     pub(crate) sample: Table,
+    /// Attribute, keys that lead into a document and the value there, entity → nothing.
+    pub(crate) paths: Table,
     /// What concerns the database as a whole.
     pub(crate) meta: Table,
 }
@@ -101,6 +103,7 @@ impl Db {
             schema: table("datalog/schema")?,
             counts: table("datalog/counts")?,
             sample: table("datalog/sample")?,
+            paths: table("datalog/paths")?,
             meta: table("datalog/meta")?,
         };
         let db = Self {

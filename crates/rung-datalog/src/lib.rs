@@ -9,6 +9,7 @@
 mod coerce;
 mod datom;
 mod db;
+mod document;
 mod error;
 mod index;
 mod pull;

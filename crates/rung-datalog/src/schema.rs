@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rung_edn::{Map, Name, Value};
 
+use crate::document::Format;
 use crate::{Error, Result};
 
 /// Which values an attribute has. Without one they are anything.
@@ -38,10 +39,14 @@ pub enum Type {
     Ref,
     /// Several values.
     Tuple,
+    /// Vectors of numbers.
+    Vec,
+    /// Documents.
+    Idoc,
 }
 
 /// Types by the names that they have in a schema.
-const TYPES: [(&str, Type); 14] = [
+const TYPES: [(&str, Type); 16] = [
     ("string", Type::String),
     ("long", Type::Long),
     ("double", Type::Double),
@@ -56,6 +61,8 @@ const TYPES: [(&str, Type); 14] = [
     ("bytes", Type::Bytes),
     ("ref", Type::Ref),
     ("tuple", Type::Tuple),
+    ("vec", Type::Vec),
+    ("idoc", Type::Idoc),
 ];
 
 impl Type {
@@ -198,6 +205,8 @@ impl Attribute {
                     self.tuple = Some(Tuple::Of(Type::read(value).ok_or_else(wrong)?));
                     self.kind = Some(Type::Tuple);
                 }
+                Some("db/idocFormat") if Format::read(value).is_none() => return Err(wrong()),
+                Some("db/domain") if value.as_str().is_none() => return Err(wrong()),
                 Some("db/aid") => {}
                 Some(_) => {
                     self.further.insert(property.clone(), value.clone());

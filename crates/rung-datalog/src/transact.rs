@@ -9,6 +9,7 @@ use rung_kv::Batch;
 use crate::coerce::coerce;
 use crate::datom::{Datom, Entity, ave_key, eav_key, encoded, in_key, is_cut, whole_key};
 use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
+use crate::document::{has_documents, patched, paths};
 use crate::sample::Samples;
 use crate::schema::{Attribute, Schema, Unique};
 use crate::{Error, Result};
@@ -226,6 +227,7 @@ enum Operation {
     RetractAttribute,
     RetractEntity,
     Cas,
+    Patch,
 }
 
 impl Operation {
@@ -236,6 +238,7 @@ impl Operation {
             "db.fn/retractAttribute" | "db/retractAttribute" => Some(Self::RetractAttribute),
             "db.fn/retractEntity" | "db/retractEntity" => Some(Self::RetractEntity),
             "db.fn/cas" | "db/cas" => Some(Self::Cas),
+            "db.fn/patchIdoc" => Some(Self::Patch),
             _ => None,
         }
     }
@@ -442,7 +445,7 @@ impl Transaction<'_, '_, '_> {
         let arguments = &items[1..];
         let Some(operation) = Operation::read(&name) else {
             return Err(wrong(format!(
-                "there is no operation :{name}; there are :db/add, :db/retract, :db/retractEntity, :db.fn/retractAttribute and :db/cas"
+                "there is no operation :{name}; there are :db/add, :db/retract, :db/retractEntity, :db.fn/retractAttribute, :db/cas and :db.fn/patchIdoc"
             )));
         };
         match (operation, arguments) {
@@ -478,6 +481,8 @@ impl Transaction<'_, '_, '_> {
                 let attribute = self.attribute(a)?;
                 self.compare_and_set(e, &attribute, old, new)
             }
+            (Operation::Patch, [e, a, changes]) => self.patch(e, a, None, changes),
+            (Operation::Patch, [e, a, old, changes]) => self.patch(e, a, Some(old), changes),
             _ => Err(wrong(format!(
                 "{form} does not have the arguments of :{name}"
             ))),
@@ -770,6 +775,10 @@ impl Transaction<'_, '_, '_> {
                 &bytes,
             )?;
         }
+        if has_documents(attribute) {
+            let own = (e, attribute.id);
+            paths::add(self.batch, self.tables.paths, own, paths::entries(value))?;
+        }
         self.changed(e, attribute, value, true);
         Ok(())
     }
@@ -791,6 +800,15 @@ impl Transaction<'_, '_, '_> {
         if is_cut(&short) {
             self.batch
                 .delete(self.tables.long, &whole_key(e, attribute.id, &short))?;
+        }
+        if has_documents(attribute) {
+            let mut entries = paths::entries(value);
+            // What another document of the entity says as well stays.
+            for other in self.moment().values(e, attribute.id)? {
+                let others = paths::entries(&other);
+                entries.retain(|entry| !others.contains(entry));
+            }
+            paths::remove(self.batch, self.tables.paths, (e, attribute.id), entries)?;
         }
         self.changed(e, attribute, value, false);
         Ok(true)
@@ -890,6 +908,54 @@ impl Transaction<'_, '_, '_> {
             self.remove(holder, &attribute, &entity_value(e))?;
         }
         Ok(())
+    }
+
+    /// Changes a document of an entity: the one that it has, or the one of several that is named by what it is.
+    fn patch(&mut self, e: &Value, a: &Value, old: Option<&Value>, changes: &Value) -> Step<()> {
+        if is_tempid(e) {
+            return Err(wrong(format!("{e} is temporary: it has no document yet")));
+        }
+        let e = self.called(e)?;
+        let attribute = self.attribute(a)?;
+        if !has_documents(&attribute) {
+            return Err(wrong(format!(":{} has no documents", attribute.name)));
+        }
+        let before = self.moment().values(e, attribute.id)?;
+        let before = match (old, attribute.many) {
+            (None, false) => before.into_iter().next(),
+            (Some(old), true) => {
+                let old = self.value(&attribute, old)?;
+                let there = before.into_iter().find(|document| *document == old);
+                let missing = || wrong(format!("entity {e} has no document {old}"));
+                Some(there.ok_or_else(missing)?)
+            }
+            (Some(_), false) => {
+                let why = format!(
+                    ":{} has one document: say the changes alone",
+                    attribute.name
+                );
+                return Err(wrong(why));
+            }
+            (None, true) => {
+                let why = format!(
+                    ":{} has several documents: say which one first",
+                    attribute.name
+                );
+                return Err(wrong(why));
+            }
+        };
+        if changes
+            .as_sequence()
+            .map_or(changes.is_nil(), <[Value]>::is_empty)
+        {
+            return Ok(());
+        }
+        let start = before.clone().unwrap_or_else(|| Value::Map(Map::new()));
+        let after = patched(start, changes)?;
+        if let Some(before) = before.filter(|before| attribute.many && *before != after) {
+            self.remove(e, &attribute, &before)?;
+        }
+        self.set(e, &attribute, &after)
     }
 
     fn compare_and_set(

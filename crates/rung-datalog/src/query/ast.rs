@@ -154,6 +154,8 @@ pub(crate) enum Argument {
     Constant(Value),
     Source(Name),
     Call(Call),
+    /// A form in which variables stand for their values.
+    Form(Value),
 }
 
 /// What must not hold.
@@ -201,6 +203,47 @@ pub(crate) struct Rule {
 pub(crate) struct Branch {
     pub(crate) head: Vec<Var>,
     pub(crate) clauses: Vec<Clause>,
+}
+
+/// The variables within a form.
+pub(crate) fn form_vars(form: &Value, into: &mut Vec<Var>) {
+    match form {
+        Value::Symbol(name) if name.as_str().starts_with('?') => add(into, name),
+        Value::Vector(items) | Value::List(items) => {
+            for item in items {
+                form_vars(item, into);
+            }
+        }
+        Value::Map(members) => {
+            for (key, value) in members {
+                form_vars(key, into);
+                form_vars(value, into);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A form with values in the place of its variables.
+pub(crate) fn filled_in<E>(
+    form: &Value,
+    of: &dyn Fn(&Var) -> Result<Value, E>,
+) -> Result<Value, E> {
+    let each = |items: &[Value]| -> Result<Vec<Value>, E> {
+        items.iter().map(|item| filled_in(item, of)).collect()
+    };
+    Ok(match form {
+        Value::Symbol(name) if name.as_str().starts_with('?') => of(name)?,
+        Value::Vector(items) => Value::Vector(each(items)?),
+        Value::List(items) => Value::List(each(items)?),
+        Value::Map(members) => {
+            let members = members
+                .iter()
+                .map(|(key, value)| Ok((filled_in(key, of)?, filled_in(value, of)?)));
+            Value::Map(members.collect::<Result<_, E>>()?)
+        }
+        other => other.clone(),
+    })
 }
 
 pub(crate) fn add(into: &mut Vec<Var>, var: &Var) {
@@ -297,6 +340,7 @@ impl Call {
             match argument {
                 Argument::Var(var) => add(into, var),
                 Argument::Call(call) => call.vars(into),
+                Argument::Form(form) => form_vars(form, into),
                 Argument::Constant(_) | Argument::Source(_) => {}
             }
         }

@@ -287,6 +287,13 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
     ("clojure.string/blank?", 1, 1, |args| {
         Ok((args[0].is_nil() || text(&args[0])?.trim().is_empty()).into())
     }),
+    ("idoc-get", 1, MANY, |args| {
+        let path = match &args[1..] {
+            [Value::Vector(path) | Value::List(path)] => path,
+            path => path,
+        };
+        Ok(crate::document::got(&args[0], path).unwrap_or(Value::Nil))
+    }),
 ];
 
 const MANY: usize = usize::MAX;

@@ -3,6 +3,7 @@
 mod aggregates;
 mod ast;
 mod cell;
+mod documents;
 mod find;
 mod functions;
 mod parse;

@@ -515,10 +515,24 @@ fn call(value: &Value) -> Result<Call> {
     let Value::Symbol(function) = function else {
         return wrong(format!("{function} is no function's name"));
     };
+    // What is said of documents is written in lists as well.
+    let arguments = if function.as_str() == "idoc-match" {
+        arguments.iter().map(form).collect()
+    } else {
+        arguments.iter().map(argument).collect::<Result<_>>()?
+    };
     Ok(Call {
         function: function.clone(),
-        arguments: arguments.iter().map(argument).collect::<Result<_>>()?,
+        arguments,
     })
+}
+
+fn form(value: &Value) -> Argument {
+    match value {
+        Value::Symbol(name) if is_var(name) => Argument::Var(name.clone()),
+        Value::Symbol(name) if is_source(name) => Argument::Source(name.clone()),
+        other => Argument::Form(other.clone()),
+    }
 }
 
 fn argument(value: &Value) -> Result<Argument> {

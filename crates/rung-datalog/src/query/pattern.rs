@@ -12,6 +12,7 @@ use super::watch::Watch;
 use crate::coerce::to_type;
 use crate::datom::{encoded, in_key, is_cut};
 use crate::db::Moment;
+use crate::document::{has_documents, taken};
 use crate::schema::{Attribute, Type};
 use crate::{Entity, Error, Result};
 
@@ -576,6 +577,9 @@ pub(super) fn wanted(
     };
     if attribute.is_ref() && !matches!(value, Value::Long(_)) {
         return Ok(called(moment, value)?.map(crate::db::entity_value));
+    }
+    if has_documents(attribute) {
+        return Ok(taken(attribute, value).ok());
     }
     Ok(Some(
         exact(attribute, value).unwrap_or_else(|| value.clone()),

@@ -44,7 +44,7 @@ fn terms(terms: &[Term]) -> String {
 fn call(call: &Call) -> String {
     let arguments = call.arguments.iter().map(|argument| match argument {
         Argument::Var(name) | Argument::Source(name) => name.to_string(),
-        Argument::Constant(value) => value.to_string(),
+        Argument::Constant(value) | Argument::Form(value) => value.to_string(),
         Argument::Call(inner) => self::call(inner),
     });
     let parts: Vec<String> = std::iter::once(call.function.to_string())

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use rung_edn::{Name, Value};
 
-use super::ast::{Argument, Binding, Call, Clause, Not, Or, Pattern, Rules, Term, Var, add};
+use super::ast::{
+    Argument, Binding, Call, Clause, Not, Or, Pattern, Rules, Term, Var, add, filled_in,
+};
 use super::cell::Cell;
 use super::functions;
 use super::pattern::Scan;
@@ -457,6 +459,7 @@ impl<'t> Context<'_, 't> {
             Argument::Var(var) => of(var)?.value(),
             Argument::Constant(value) => Ok(value.clone()),
             Argument::Call(inner) => self.call(inner, vars, row),
+            Argument::Form(form) => filled_in(form, &|var| of(var)?.value()),
             Argument::Source(name) => wrong(format!("{function} is not given a source, as {name}")),
         };
         match function.as_str() {
@@ -464,11 +467,10 @@ impl<'t> Context<'_, 't> {
                 self.of_entity(&function, &call.arguments, &value)
             }
             "q" => self.nested(&call.arguments, &value),
-            "fulltext" | "vec-neighbors" | "embedding-neighbors" | "idoc-match" | "idoc-get" => {
-                wrong(format!(
-                    "{function} needs an index that this database does not have"
-                ))
-            }
+            "idoc-match" => self.matching_documents(&call.arguments, &value),
+            "fulltext" | "vec-neighbors" | "embedding-neighbors" => wrong(format!(
+                "{function} needs an index that this database does not have"
+            )),
             // What comes later is not worked out where what comes before decides.
             "and" | "or" => {
                 let wanted = function.as_str() == "or";
