@@ -1,58 +1,122 @@
-//! Data that is the same each time: people with a few attributes, and a graph.
+//! A set of data in one form for all engines: rows of tables that are entities too, and what is asked of them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-const NAMES: [&str; 4] = ["Ivan", "Petr", "Sergei", "Oleg"];
-const LAST_NAMES: [&str; 4] = ["Ivanov", "Petrov", "Sidorov", "Kovalev"];
-const NODES: u64 = 25_000;
+/// Datoms in one transaction, at most.
+const DATOMS: usize = 100_000;
 
-/// Numbers that look like chance and are none.
-struct Chance(u64);
+pub struct Data {
+    pub name: &'static str,
+    pub schema: &'static str,
+    pub tables: Vec<Table>,
+    /// The tables in SQL.
+    pub sql: &'static str,
+    /// Their indexes, made when the rows are in.
+    pub indexes: &'static str,
+    pub questions: Vec<Question>,
+}
 
-impl Chance {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % most
+/// A question, in Datalog and in SQL.
+#[derive(Default)]
+pub struct Question {
+    pub name: &'static str,
+    pub query: &'static str,
+    pub rules: &'static str,
+    pub inputs: &'static str,
+    pub sql: Option<&'static str>,
+}
+
+impl Question {
+    /// What is given beside the database.
+    pub fn given(&self) -> String {
+        format!("[{} {}]", self.rules, self.inputs)
+    }
+
+    /// Whether the answer is one number, which then stands for the number of rows.
+    pub fn is_number(&self) -> bool {
+        self.query.contains(") .")
     }
 }
 
-pub fn schema(name: &str) -> &'static str {
-    match name {
-        "people" => {
-            "{:key {:db/valueType :db.type/string, :db/unique :db.unique/identity} :name {:db/valueType :db.type/string} \
-              :last-name {:db/valueType :db.type/string} :sex {:db/valueType :db.type/keyword} :age {:db/valueType :db.type/long} \
-              :salary {:db/valueType :db.type/long}}"
-        }
-        _ => "{:to {:db/valueType :db.type/ref, :db/cardinality :db.cardinality/many}}",
+/// Entities with the same attributes. The first column is the entity.
+pub struct Table {
+    pub name: &'static str,
+    pub columns: &'static [&'static str],
+    pub rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Clone)]
+pub enum Cell {
+    Nothing,
+    Number(i64),
+    Real(f64),
+    Text(String),
+    Keyword(&'static str),
+}
+
+impl From<i64> for Cell {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
     }
 }
 
-/// Writes the data as transactions, and gives the folder where they are.
-pub fn write(folder: &Path, people: usize) -> Result<PathBuf> {
-    let folder = folder.join("data");
-    std::fs::create_dir_all(&folder)?;
-    let mut chance = Chance(0x2545_F491_4F6C_DD1D);
-    let mut text = "[".to_owned();
-    for n in 1..=people {
-        let name = NAMES[usize::try_from(chance.below(4))?];
-        let last = LAST_NAMES[usize::try_from(chance.below(4))?];
-        let sex = if chance.below(2) == 0 { ":male" } else { ":female" };
-        writeln!(text, "{{:db/id {n} :key \"p{n}\" :name \"{name}\" :last-name \"{last}\" :sex {sex} :age {} :salary {}}}", chance.below(100), chance.below(1_000) * 100)?;
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
     }
-    text.push(']');
-    std::fs::write(folder.join("people.edn"), text)?;
-    let mut text = "[".to_owned();
-    for n in 1..=NODES {
-        for _ in 0..2 {
-            writeln!(text, "[:db/add {n} :to {}]", chance.below(NODES) + 1)?;
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl Data {
+    /// Writes the data as transactions, and says in which files.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        let mut text = "[".to_owned();
+        let mut datoms = 0;
+        for table in &self.tables {
+            for row in &table.rows {
+                if datoms + row.len() > DATOMS {
+                    files.push(self.write_one(folder, files.len(), &text)?);
+                    text.truncate(1);
+                    datoms = 0;
+                }
+                datoms += entity(&mut text, table.columns, row)?;
+            }
         }
+        files.push(self.write_one(folder, files.len(), &text)?);
+        Ok(files)
     }
-    text.push(']');
-    std::fs::write(folder.join("graph.edn"), text)?;
-    Ok(folder)
+
+    fn write_one(&self, folder: &Path, at: usize, text: &str) -> Result<PathBuf> {
+        let file = folder.join(format!("{}-{at}.edn", self.name));
+        std::fs::write(&file, format!("{text}]"))?;
+        Ok(file)
+    }
+}
+
+/// Writes one entity, and gives the number of its datoms.
+fn entity(text: &mut String, columns: &[&str], row: &[Cell]) -> Result<usize> {
+    text.push('{');
+    let mut datoms = 0;
+    for (column, cell) in columns.iter().zip(row) {
+        match cell {
+            Cell::Nothing => continue,
+            Cell::Number(number) => write!(text, ":{column} {number} ")?,
+            Cell::Real(number) => write!(text, ":{column} {number:?} ")?,
+            Cell::Text(words) => write!(text, ":{column} \"{words}\" ")?,
+            Cell::Keyword(name) => write!(text, ":{column} :{name} ")?,
+        }
+        datoms += 1;
+    }
+    text.push_str("}\n");
+    // The entity itself is none.
+    Ok(datoms - 1)
 }
