@@ -2,8 +2,9 @@
 
 A line of JSON on standard input is something to do, and is answered with one on standard output:
 
-    {"load": name, "schema": edn, "folder": path, "files": [path…]}            → {"ms": …}
-    {"ask": name, "query": edn, "inputs": edn, "number": whether it is one}    → {"ms": …, "rows": …}
+    {"do": "load", "schema": edn, "folder": path, "files": [path…]}               → {"ms": …}
+    {"do": "count", "query": edn, "inputs": edn, "number": whether it is one}     → {"rows": …}
+    {"do": "time", "query": edn, "inputs": edn}                                   → {"ms": …}
 
 Whatever fails is answered with {"error": message}.
 """
@@ -37,49 +38,53 @@ def median(call):
 class Peer:
     def __init__(self):
         self.engine = Engine()
-        self.connections = {}
+        self.connection = None
         self.q = self.engine.clojure.var("datalevin.core", "q")
-        self.apply = self.engine.core("apply")
+
+    def hello(self, asked):
+        return {}
 
     def load(self, asked):
         engine = self.engine
+        if self.connection is not None:
+            engine.datalevin("close")(self.connection)
         # What was answered before is not answered again from a cache: it is the engine that is measured.
         options = engine.read("{:cache-limit 0}")
-        connection = engine.datalevin("create-conn")(asked["folder"], engine.read(asked["schema"]), options)
+        self.connection = engine.datalevin("create-conn")(asked["folder"], engine.read(asked["schema"]), options)
         transact = engine.datalevin("transact!")
         taken = 0
         for file in asked["files"]:
             forms = engine.read(Path(file).read_text())
             began = time.perf_counter()
-            transact(connection, forms)
+            transact(self.connection, forms)
             taken += time.perf_counter() - began
         # What it knows of its data is up to date.
-        engine.datalevin("analyze")(engine.datalevin("db")(connection))
-        self.connections[asked["load"]] = connection
+        engine.datalevin("analyze")(engine.datalevin("db")(self.connection))
         return {"ms": taken * 1000}
 
-    def ask(self, asked):
+    def call(self, asked):
+        """Something that asks a question when it is called."""
         engine = self.engine
         query = engine.read(asked["query"])
-        database = engine.datalevin("db")(self.connections[asked["ask"]])
+        database = engine.datalevin("db")(self.connection)
         given = engine.core("cons")(database, engine.read(asked["inputs"]))
-        answer = self.apply(self.q, query, given)
-        rows = int(str(answer)) if asked["number"] else int(engine.core("count")(answer))
-        return {"ms": median(lambda: self.apply(self.q, query, given)), "rows": rows}
+        apply = engine.core("apply")
+        return lambda: apply(self.q, query, given)
 
-    def do(self, asked):
-        if "load" in asked:
-            return self.load(asked)
-        if "ask" in asked:
-            return self.ask(asked)
-        return {}
+    def count(self, asked):
+        answer = self.call(asked)()
+        return {"rows": int(str(answer)) if asked["number"] else int(self.engine.core("count")(answer))}
+
+    def time(self, asked):
+        return {"ms": median(self.call(asked))}
 
 
 def main():
     peer = Peer()
     for line in sys.stdin:
         try:
-            done = peer.do(json.loads(line))
+            asked = json.loads(line)
+            done = getattr(peer, asked["do"])(asked)
         except Exception as error:  # whatever the JVM throws
             done = {"error": str(error).split("\n")[0]}
         print(json.dumps(done), flush=True)

@@ -157,12 +157,12 @@ fn questions() -> Vec<Question> {
             inputs: "200000",
             sql: Some(
                 "with p(e) as (select father from person where e = 200000 union select mother from person where e = 200000),
-                 pg(p, g) as (select q.e, q.father from p join person q on q.e = p.e
-                              union select q.e, q.mother from p join person q on q.e = p.e),
-                 s(e) as (select q.e from pg join person q on q.father = pg.g where q.e <> pg.p
-                          union select q.e from pg join person q on q.mother = pg.g where q.e <> pg.p)
-                 select k.e from s join person k on k.father = s.e
-                 union select k.e from s join person k on k.mother = s.e",
+                 pg(p, g) as (select q.e, q.father from p cross join person q on q.e = p.e
+                              union select q.e, q.mother from p cross join person q on q.e = p.e),
+                 s(e) as (select q.e from pg cross join person q on q.father = pg.g where q.e <> pg.p
+                          union select q.e from pg cross join person q on q.mother = pg.g where q.e <> pg.p)
+                 select k.e from s cross join person k on k.father = s.e
+                 union select k.e from s cross join person k on k.mother = s.e",
             ),
         },
         Question {

@@ -137,7 +137,7 @@ fn measure(
             name: question.name,
             rung: rung.time(question),
             sqlite: sqlite.time(question),
-            datalevin: peer.as_mut().map(|peer| peer.time(data, question)),
+            datalevin: peer.as_mut().map(|peer| peer.time(question)),
         };
         line.print();
         line.agree()?;

@@ -17,6 +17,9 @@ pub struct Peer {
     child: Child,
     asks: ChildStdin,
     answers: Receiver<String>,
+    /// The data that it has, to be opened again where it had to be ended.
+    opened: Option<Value>,
+    ended: bool,
 }
 
 impl Peer {
@@ -41,58 +44,83 @@ impl Peer {
             child,
             asks,
             answers,
+            opened: None,
+            ended: false,
         };
-        peer.ask(&json!({"hello": true}))
+        peer.ask(&json!({"do": "hello"}), 4 * PATIENCE)
             .context("Python has no datalevin")?;
         Ok(peer)
     }
 
-    fn ask(&mut self, what: &Value) -> Result<Value> {
+    /// Asks for something, and ends the process where that takes too long: it cannot be told to stop.
+    fn ask(&mut self, what: &Value, patience: Duration) -> Result<Value> {
         writeln!(self.asks, "{what}")?;
-        // It answers only after it has asked itself some times.
-        let answer = match self.answers.recv_timeout(3 * PATIENCE) {
-            Ok(answer) => serde_json::from_str::<Value>(&answer)?,
-            Err(error) => {
-                self.child.kill()?;
-                bail!("no answer: {error}");
-            }
+        let Ok(answer) = self.answers.recv_timeout(patience) else {
+            self.end();
+            bail!("no answer in {} s", patience.as_secs());
         };
+        let answer: Value = serde_json::from_str(&answer)?;
         if let Some(error) = answer["error"].as_str() {
             bail!("{error}");
         }
         Ok(answer)
     }
 
-    fn took(answer: &Value) -> Result<Duration> {
-        let ms = answer["ms"].as_f64().context("no time")?;
-        Ok(Duration::from_secs_f64(ms / 1_000.0))
+    fn end(&mut self) {
+        self.ended = true;
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     pub fn load(&mut self, folder: &Path, data: &Data, files: &[PathBuf]) -> Result<Duration> {
-        let load =
-            json!({"load": data.name, "schema": data.schema, "folder": folder, "files": files});
-        Self::took(&self.ask(&load)?)
+        let open = |files: &[PathBuf]| json!({"do": "load", "schema": data.schema, "folder": folder, "files": files});
+        self.opened = None;
+        self.start_again()?;
+        let answer = self.ask(&open(files), 10 * PATIENCE)?;
+        self.opened = Some(open(&[]));
+        took(&answer)
     }
 
-    pub fn time(&mut self, data: &Data, question: &Question) -> Result<Took> {
-        let answer = self.ask(&json!({
-            "ask": data.name,
-            "query": question.query,
-            "inputs": question.given(),
-            "number": question.is_number(),
-        }))?;
-        let rows = answer["rows"].as_u64().context("no rows")?;
+    fn start_again(&mut self) -> Result<()> {
+        if self.ended {
+            let opened = self.opened.take();
+            *self = Self::start()?;
+            if let Some(open) = &opened {
+                self.ask(open, 4 * PATIENCE)?;
+            }
+            self.opened = opened;
+        }
+        Ok(())
+    }
+
+    pub fn time(&mut self, question: &Question) -> Result<Took> {
+        self.start_again()?;
+        let what = |what: &str| {
+            json!({
+                "do": what,
+                "query": question.query,
+                "inputs": question.given(),
+                "number": question.is_number(),
+            })
+        };
+        let rows = self.ask(&what("count"), PATIENCE)?;
+        let rows = rows["rows"].as_u64().context("no rows")?;
+        let time = self.ask(&what("time"), 4 * PATIENCE)?;
         Ok(Took {
-            time: Self::took(&answer)?,
+            time: took(&time)?,
             rows: usize::try_from(rows)?,
         })
     }
 }
 
+fn took(answer: &Value) -> Result<Duration> {
+    let ms = answer["ms"].as_f64().context("no time")?;
+    Ok(Duration::from_secs_f64(ms / 1_000.0))
+}
+
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It is of no use any more, and it may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
