@@ -44,6 +44,13 @@ pub fn questions(lines: &[Line]) {
             tell_time(line.name, took.time, Duration::from_millis(100));
         }
     }
+    let unanswered = lines
+        .iter()
+        .filter(|line| matches!(line.datalevin, Some(Err(_))));
+    let unanswered: Vec<&str> = unanswered.map(|line| line.name).collect();
+    if !unanswered.is_empty() {
+        println!("        no answer by Datalevin: {}", unanswered.join("; "));
+    }
     against("Datalevin", lines, Line::to_datalevin, Some((3.0, 0.8)));
     against("SQLite", lines, Line::to_sqlite, None);
 }

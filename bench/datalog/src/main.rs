@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release` prints a table, tells how it stands to the bars, and draws `results.svg`. Less of it, or more:
 //! `--data people,graph,genealogy,movies`, `--only WORD` of a question's name, `--people N`; then `--svg FILE` says where to draw.
+//! With `--explain`, how we answer each question is told below it.
 //! Figures are for reading, not for asserting; only that all engines find as many rows is asserted.
 
 mod bars;
@@ -41,6 +42,7 @@ struct Asked {
     only: Option<String>,
     people: i64,
     svg: Option<String>,
+    explain: bool,
 }
 
 impl Asked {
@@ -65,6 +67,7 @@ impl Asked {
             only,
             people,
             svg,
+            explain: std::env::args().any(|arg| arg == "--explain"),
         })
     }
 
@@ -140,6 +143,9 @@ fn measure(
             datalevin: peer.as_mut().map(|peer| peer.time(question)),
         };
         line.print();
+        if asked.explain && line.rung.is_ok() {
+            rung.explain(question)?;
+        }
         line.agree()?;
         lines.push(line);
     }

@@ -55,16 +55,39 @@ impl Rung {
         let query = read(question.query)?;
         let inputs = read(&question.given())?;
         let inputs = inputs.as_sequence().context("inputs")?;
-        let bounds = Bounds {
-            max_ms: Some(PATIENCE.as_millis().try_into()?),
-            ..Bounds::default()
-        };
         median(|| {
-            let rows = self.db.query(&query, inputs, &bounds)?.rows;
+            let rows = self.db.query(&query, inputs, &bounds())?.rows;
             Ok(match rows.first().and_then(|row| row.first()) {
                 Some(Value::Long(number)) if question.is_number() => usize::try_from(*number)?,
                 _ => rows.len(),
             })
         })
+    }
+
+    /// How a question is answered, step by step.
+    pub fn explain(&self, question: &Question) -> Result<()> {
+        let inputs = read(&question.given())?;
+        let inputs = inputs.as_sequence().context("inputs")?;
+        let (_, steps) = self.db.explain(&read(question.query)?, inputs, &bounds())?;
+        for step in steps {
+            let indent = "  ".repeat(step.depth);
+            let expected = step.expected.map(|rows| format!(" of {rows} expected"));
+            println!(
+                "    {:>8} us {:>8} rows{} {indent}{} ({})",
+                step.us,
+                step.rows,
+                expected.unwrap_or_default(),
+                step.clause,
+                step.way
+            );
+        }
+        Ok(())
+    }
+}
+
+fn bounds() -> Bounds {
+    Bounds {
+        max_ms: u64::try_from(PATIENCE.as_millis()).ok(),
+        ..Bounds::default()
     }
 }
