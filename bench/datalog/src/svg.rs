@@ -18,6 +18,9 @@ const STYLE: &str = "<style>
 .bar{stroke:#f66} .datalevin{fill:#6ea8fe} .sqlite{fill:#8a8a8a}}
 </style>";
 
+/// Tens that the axis may have; what goes beyond has its number alone.
+const MOST: (i32, i32) = (-2, 3);
+
 /// Tens on the axis: from the smallest ratio to the greatest.
 fn tens(lines: &[Line]) -> (i32, i32) {
     let ratios = lines
@@ -28,12 +31,15 @@ fn tens(lines: &[Line]) -> (i32, i32) {
         low = low.min(ten.floor() as i32);
         high = high.max(ten.ceil() as i32);
     }
-    (low, high)
+    (low.max(MOST.0), high.min(MOST.1))
 }
 
 pub fn draw(lines: &[Line]) -> String {
     let (low, high) = tens(lines);
-    let x = |ratio: f64| LEFT + PLOT * (ratio.log10() - f64::from(low)) / f64::from(high - low);
+    let x = |ratio: f64| {
+        let (low, high) = (f64::from(low), f64::from(high));
+        LEFT + PLOT * (ratio.log10().clamp(low, high) - low) / (high - low)
+    };
     let mut y = TOP + 14.0;
     let mut rows = String::new();
     let mut data = "";
@@ -60,11 +66,9 @@ pub fn draw(lines: &[Line]) -> String {
                 "<rect class='{class}' x='{from:.1}' y='{top}' width='{:.1}' height='9'/>",
                 (to - from).max(0.5)
             );
-            let label = if ratio < 10.0 {
-                format!("{ratio:.1}")
-            } else {
-                format!("{ratio:.0}")
-            };
+            let decimals = [(1.0, 2), (10.0, 1)];
+            let decimals = decimals.iter().find(|(below, _)| ratio < *below);
+            let label = format!("{ratio:.*}", decimals.map_or(0, |(_, places)| *places));
             let at = (x(ratio.max(1.0)) + 4.0, top + 8.0);
             text(&mut rows, at, "class='faint' font-size='9'", &label);
         }
