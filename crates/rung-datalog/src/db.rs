@@ -260,6 +260,11 @@ pub struct Moment<'t> {
     pub(crate) schema: Arc<Schema>,
 }
 
+#[cold]
+fn corrupt() -> Error {
+    Error::Store(rung_kv::Error::Corrupt("datom"))
+}
+
 /// An entity, an attribute by its number, and the bytes of a value.
 pub(crate) type Fact<'t> = (Entity, u32, &'t [u8]);
 
@@ -306,16 +311,16 @@ impl<'t> Moment<'t> {
             return Ok(in_key);
         }
         let found = self.view.get(self.tables.long, &whole_key(e, a, in_key))?;
-        found.ok_or(Error::Store(rung_kv::Error::Corrupt("value")))
+        found.ok_or_else(corrupt)
     }
 
     fn by_entity(&self, key: &'t [u8]) -> Result<Fact<'t>> {
-        let (e, a, v) = of_eav(key).ok_or(Error::Store(rung_kv::Error::Corrupt("datom")))?;
+        let (e, a, v) = of_eav(key).ok_or_else(corrupt)?;
         Ok((e, a, self.whole(e, a, v)?))
     }
 
     fn by_value(&self, key: &'t [u8]) -> Result<Fact<'t>> {
-        let (e, a, v) = of_ave(key).ok_or(Error::Store(rung_kv::Error::Corrupt("datom")))?;
+        let (e, a, v) = of_ave(key).ok_or_else(corrupt)?;
         Ok((e, a, self.whole(e, a, v)?))
     }
 
@@ -410,7 +415,7 @@ impl<'t> Moment<'t> {
         let (first, end) = (eav_prefix(e, a), (last + 1).to_be_bytes());
         let bounds = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
         let pairs = self.view.range(self.tables.eav, bounds)?;
-        Ok(pairs.map(|pair| of_eav(pair?.0).ok_or(Error::Store(rung_kv::Error::Corrupt("datom")))))
+        Ok(pairs.map(|pair| of_eav(pair?.0).ok_or_else(corrupt)))
     }
 
     /// All facts, by entity.

@@ -5,7 +5,10 @@ use std::ops::Bound;
 use std::path::Path;
 
 use heed::types::{Bytes, Unit};
-use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use heed::{
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoIter, RoPrefix, RoRange, RoRevRange,
+    RoTxn, RwTxn, WithoutTls,
+};
 use parking_lot::RwLock;
 
 use crate::store::{retrying, told_of_disk};
@@ -196,17 +199,11 @@ impl<'t> View<'t> {
     }
 
     /// What lies between two keys, in order.
-    pub fn range(
-        self,
-        table: Table,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Result<impl Iterator<Item = Result<Pair<'t>>> + use<'t>> {
-        let range = if is_empty(bounds) {
-            None
-        } else {
-            Some(table.0.range(self.0, &bounds)?)
-        };
-        Ok(range.into_iter().flatten().map(|pair| Ok(pair?)))
+    pub fn range(self, table: Table, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Pairs<'t>> {
+        if is_empty(bounds) {
+            return Ok(Pairs(Way::None));
+        }
+        Ok(Pairs(Way::Range(table.0.range(self.0, &bounds)?)))
     }
 
     /// What lies between two keys, in reverse order.
@@ -214,35 +211,53 @@ impl<'t> View<'t> {
         self,
         table: Table,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Result<impl Iterator<Item = Result<Pair<'t>>> + use<'t>> {
-        let range = if is_empty(bounds) {
-            None
-        } else {
-            Some(table.0.rev_range(self.0, &bounds)?)
-        };
-        Ok(range.into_iter().flatten().map(|pair| Ok(pair?)))
+    ) -> Result<Pairs<'t>> {
+        if is_empty(bounds) {
+            return Ok(Pairs(Way::None));
+        }
+        Ok(Pairs(Way::Back(table.0.rev_range(self.0, &bounds)?)))
     }
 
     /// What begins with these bytes, in order.
-    pub fn prefix(
-        self,
-        table: Table,
-        prefix: &[u8],
-    ) -> Result<impl Iterator<Item = Result<Pair<'t>>> + use<'t>> {
+    pub fn prefix(self, table: Table, prefix: &[u8]) -> Result<Pairs<'t>> {
         // The engine has no key without bytes.
-        let (some, all) = if prefix.is_empty() {
-            (None, Some(table.0.iter(self.0)?))
+        Ok(Pairs(if prefix.is_empty() {
+            Way::All(table.0.iter(self.0)?)
         } else {
-            (Some(table.0.prefix_iter(self.0, prefix)?), None)
-        };
-        let all = all.into_iter().flatten();
-        let some = some.into_iter().flatten();
-        Ok(all.chain(some).map(|pair| Ok(pair?)))
+            Way::Prefix(table.0.prefix_iter(self.0, prefix)?)
+        }))
     }
 
     /// How many keys a table has.
     pub fn count(self, table: Table) -> Result<u64> {
         Ok(table.0.len(self.0)?)
+    }
+}
+
+/// Keys with their values, one after the other.
+pub struct Pairs<'t>(Way<'t>);
+
+/// How they are gone through.
+enum Way<'t> {
+    None,
+    All(RoIter<'t, Bytes, Bytes>),
+    Prefix(RoPrefix<'t, Bytes, Bytes>),
+    Range(RoRange<'t, Bytes, Bytes>),
+    Back(RoRevRange<'t, Bytes, Bytes>),
+}
+
+impl<'t> Iterator for Pairs<'t> {
+    type Item = Result<Pair<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = match &mut self.0 {
+            Way::None => None,
+            Way::All(all) => all.next(),
+            Way::Prefix(some) => some.next(),
+            Way::Range(some) => some.next(),
+            Way::Back(some) => some.next(),
+        };
+        next.map(|pair| pair.map_err(Error::from))
     }
 }
 

@@ -22,7 +22,7 @@ pub mod typed;
 
 pub use error::{Error, Failure, Result};
 pub use home::Home;
-pub use kv::{Batch, Kv, KvOptions, MAX_KEY_BYTES, Pair, Table, View};
+pub use kv::{Batch, Kv, KvOptions, MAX_KEY_BYTES, Pair, Pairs, Table, View};
 #[cfg(unix)]
 pub use presence::Presence;
 pub use records::Records;

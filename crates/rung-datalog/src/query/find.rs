@@ -226,6 +226,11 @@ impl<'c, 'q, 't> Finder<'c, 'q, 't> {
                 .collect();
             return Ok(self.ordered(keys, window));
         }
+        if self.query.order.is_empty() {
+            let wanted = found.rows().skip(window.offset);
+            let wanted = wanted.take(window.limit.unwrap_or(usize::MAX));
+            return wanted.map(|row| self.row(row)).collect();
+        }
         // Only what the order depends on is understood of rows that may not be wanted.
         let query = self.query;
         let mut keys: Vec<(Vec<Value>, usize)> = Vec::with_capacity(found.len());

@@ -157,7 +157,10 @@ impl<'p> Star<'p> {
         for fact in moment.keys((first.0, 0), last.0)? {
             watch.step()?;
             let fact = fact?;
-            if fact.0 != current {
+            if fact.0 < current {
+                continue;
+            }
+            if fact.0 > current {
                 at += self.finished(
                     relation,
                     &rows[at..],
@@ -166,9 +169,14 @@ impl<'p> Star<'p> {
                     &mut joined,
                     watch,
                 )?;
-                current = fact.0;
+                // The next one that is wanted and may be there.
+                at += rows[at..].partition_point(|(e, _)| *e < fact.0);
+                let Some((next, _)) = rows.get(at) else {
+                    return Ok(joined);
+                };
+                current = *next;
             }
-            if rows.get(at).is_some_and(|(e, _)| *e == current) {
+            if fact.0 == current {
                 self.see(moment, fact, &mut found)?;
             }
         }
