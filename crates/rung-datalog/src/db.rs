@@ -340,6 +340,14 @@ impl<'t> Moment<'t> {
         Ok(pairs.map(|pair| self.by_entity(pair?.0)))
     }
 
+    /// The first value that an entity has of an attribute, by its bytes.
+    pub(crate) fn first_value(&self, e: Entity, a: u32) -> Result<Option<&'t [u8]>> {
+        let prefix = eav_prefix(e, a);
+        let found = self.view.first_from(self.tables.eav, &prefix)?;
+        let in_key = found.and_then(|(key, _)| key.strip_prefix(&prefix));
+        in_key.map(|in_key| self.whole(e, a, in_key)).transpose()
+    }
+
     /// The entities that have a value, by its bytes.
     pub(crate) fn holders(
         &self,

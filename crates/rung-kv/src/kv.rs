@@ -198,6 +198,11 @@ impl<'t> View<'t> {
         Ok(table.0.get(self.0, key)?)
     }
 
+    /// The first of a key and those after it.
+    pub fn first_from(self, table: Table, key: &[u8]) -> Result<Option<Pair<'t>>> {
+        Ok(table.0.get_greater_than_or_equal_to(self.0, key)?)
+    }
+
     /// What lies between two keys, in order.
     pub fn range(self, table: Table, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Pairs<'t>> {
         if is_empty(bounds) {

@@ -79,6 +79,14 @@ impl<'t> Cell<'t> {
         }
     }
 
+    /// An order in which neighbours are found near to each other.
+    pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
+        match (self, other) {
+            (Self::Long(one), Self::Long(other)) => one.cmp(other),
+            _ => self.raw().cmp(&other.raw()),
+        }
+    }
+
     /// Bytes of memory that it takes beyond itself.
     pub(crate) fn weight(&self) -> usize {
         match self {

@@ -10,7 +10,7 @@ use super::ast::{Argument, Count, Element, Find, PullPattern, Query, Var};
 use super::cell::Cell;
 use super::functions;
 use super::parse::element_vars;
-use super::relation::{Index, Relation};
+use super::relation::{Groups, Relation};
 use super::solve::Context;
 use crate::pull::Puller;
 use crate::{Error, Result};
@@ -296,11 +296,13 @@ impl<'c, 'q, 't> Finder<'c, 'q, 't> {
             element_vars(element, &mut vars);
         }
         let columns: Vec<usize> = vars.iter().filter_map(|var| found.column(var)).collect();
-        let groups = Index::of(found, columns).groups();
+        let groups = Groups::of(found, &columns);
         let mut rows = Vec::with_capacity(groups.len());
-        'groups: for group in groups {
+        let mut group: Vec<&[Cell<'t>]> = Vec::new();
+        'groups: for places in groups.iter() {
             self.context.watch.step()?;
-            let group: Vec<&[Cell<'t>]> = group.into_iter().map(|row| found.row(row)).collect();
+            group.clear();
+            group.extend(places.iter().map(|row| found.row(*row)));
             let group = &group[..];
             for condition in &query.having {
                 let arguments = condition

@@ -19,7 +19,7 @@ use crate::{Entity, Error, Result};
 /// Facts that are counted before it is reckoned.
 const COUNTED: usize = 200;
 /// A look-up costs about as much as so many steps of a scan.
-const SEEK_STEPS: usize = 12;
+const SEEK_STEPS: usize = 6;
 
 /// What is known of a place before any row is looked at.
 #[derive(Debug, Clone)]
@@ -41,6 +41,9 @@ enum Fixed {
     Value(Arc<[u8]>),
 }
 
+/// Bounds of a value, by its bytes.
+pub(super) type Within = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// A pattern against a database, for the rows that there are.
 pub(crate) struct Scan<'p, 't> {
     moment: &'p Moment<'t>,
@@ -48,9 +51,13 @@ pub(crate) struct Scan<'p, 't> {
     a: Place,
     v: Place,
     /// The bounds of the value, where conditions say so.
-    bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    bounds: Within,
     /// The variables that it gives values to.
     free: Vec<Var>,
+    /// The places where these stand first.
+    outputs: Vec<usize>,
+    /// Places that must have the same, where a variable stands twice.
+    same: Vec<(usize, usize)>,
 }
 
 /// The facts that a look-up finds.
@@ -122,24 +129,35 @@ impl<'p, 't> Scan<'p, 't> {
                 None => return Ok(None),
             },
         };
-        let mut free = Vec::new();
-        for place in [&e, &a, &v] {
-            if let Place::Free(var) = place {
-                super::ast::add(&mut free, var);
-            }
-        }
         let bounds = match (&v, &attribute) {
             (Place::Free(var), Some(attribute)) => bounds(var, attribute, conditions),
             _ => (Bound::Unbounded, Bound::Unbounded),
         };
-        Ok(Some(Self {
+        Ok(Some(Self::of(moment, [e, a, v], bounds)))
+    }
+
+    fn of(moment: &'p Moment<'t>, [e, a, v]: [Place; 3], bounds: Within) -> Self {
+        let (mut free, mut outputs, mut same) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, place) in [&e, &a, &v].into_iter().enumerate() {
+            let Place::Free(var) = place else { continue };
+            match free.iter().position(|known| known == var) {
+                Some(known) => same.push((outputs[known], at)),
+                None => {
+                    free.push(var.clone());
+                    outputs.push(at);
+                }
+            }
+        }
+        Self {
             moment,
             e,
             a,
             v,
             bounds,
             free,
-        }))
+            outputs,
+            same,
+        }
     }
 
     fn attribute(&self) -> Option<&Arc<Attribute>> {
@@ -190,14 +208,8 @@ impl<'p, 't> Scan<'p, 't> {
 
     /// The same of any entity.
     fn freed(&self) -> Self {
-        Self {
-            moment: self.moment,
-            e: Place::Any,
-            a: self.a.clone(),
-            v: self.v.clone(),
-            bounds: self.bounds.clone(),
-            free: Vec::new(),
-        }
+        let places = [Place::Any, self.a.clone(), self.v.clone()];
+        Self::of(self.moment, places, self.bounds.clone())
     }
 
     /// How many facts match a row: counted where they are few, and reckoned from a sample where they are many.
@@ -251,6 +263,7 @@ impl<'p, 't> Scan<'p, 't> {
         let mut rows = self.none_of(relation);
         let mut cells = Vec::with_capacity(3);
         for fact in facts.iter().step_by(facts.len().div_ceil(most).max(1)) {
+            cells.clear();
             if self.read(*fact, &mut cells) {
                 rows.push(row.unwrap_or_default().iter().chain(&cells).cloned(), watch)?;
             }
@@ -285,7 +298,7 @@ impl<'p, 't> Scan<'p, 't> {
             return Ok((self.scanned_for(relation, watch)?, false));
         }
         let alone = self.alone(&relation.vars);
-        let facts = alone.looked_up(&Relation::unit(), watch)?;
+        let facts = alone.pieces(&Relation::unit())?.take(usize::MAX, watch)?;
         if relation.len() == 1 && relation.vars.is_empty() {
             return Ok((facts, false));
         }
@@ -310,6 +323,7 @@ impl<'p, 't> Scan<'p, 't> {
         for fact in self.alone(&relation.vars).facts(None)? {
             watch.step()?;
             let fact = fact?;
+            cells.clear();
             if !self.read(fact, &mut cells) {
                 continue;
             }
@@ -362,36 +376,92 @@ impl<'p, 't> Scan<'p, 't> {
             Place::Bound(column) => Place::Free(vars[*column].clone()),
             other => other.clone(),
         };
-        let (e, a, v) = (freed(&self.e), freed(&self.a), freed(&self.v));
-        let mut free = Vec::new();
-        for place in [&e, &a, &v] {
-            if let Place::Free(var) = place {
-                super::ast::add(&mut free, var);
-            }
-        }
-        Scan {
-            moment: self.moment,
-            e,
-            a,
-            v,
-            bounds: self.bounds.clone(),
-            free,
-        }
+        let places = [freed(&self.e), freed(&self.a), freed(&self.v)];
+        Scan::of(self.moment, places, self.bounds.clone())
     }
 
+    /// Extends the rows by what matches: each is looked up. Rows that are looked up by the same come together, and neighbours are near.
     fn looked_up(&self, relation: &Relation<'t>, watch: &Watch) -> Result<Relation<'t>> {
         let mut joined = self.none_of(relation);
-        for row in relation.rows() {
+        let columns: Vec<usize> = [&self.e, &self.a, &self.v]
+            .into_iter()
+            .filter_map(|place| match place {
+                Place::Bound(column) => Some(*column),
+                _ => None,
+            })
+            .collect();
+        let width = self.free.len();
+        let mut found: Vec<Cell<'t>> = Vec::new();
+        let mut matches = 0;
+        let mut last: Option<usize> = None;
+        for at in relation.ordered_by(&columns) {
             watch.step()?;
-            self.extend(
-                row,
-                &mut self.facts(Some(row))?,
-                usize::MAX,
-                &mut joined,
-                watch,
-            )?;
+            let row = relation.row(at);
+            let is_last = last.is_some_and(|last| {
+                let last = relation.row(last);
+                columns.iter().all(|column| last[*column] == row[*column])
+            });
+            if !is_last {
+                found.clear();
+                matches = self.gather(row, &mut found, watch)?;
+                last = Some(at);
+            }
+            for at in 0..matches {
+                let cells = &found[at * width..(at + 1) * width];
+                joined.push(row.iter().chain(cells).cloned(), watch)?;
+            }
         }
         Ok(joined)
+    }
+
+    /// The values of the free variables in the facts that match a row. How many facts that are.
+    fn gather(&self, row: &[Cell<'t>], found: &mut Vec<Cell<'t>>, watch: &Watch) -> Result<usize> {
+        if let Some((e, attribute)) = self.single(row) {
+            let fact = match self.moment.first_value(e, attribute.id)? {
+                Some(value) => (e, attribute.id, value),
+                None => return Ok(0),
+            };
+            let value_fits = match &self.v {
+                Place::Fixed(Fixed::Value(bytes)) => **bytes == *fact.2,
+                Place::Bound(column) => row[*column] == Cell::of_bytes(fact.2),
+                _ => true,
+            };
+            return Ok(usize::from(value_fits && self.read(fact, found)));
+        }
+        let (blank, width) = (self.has_blank(), self.free.len());
+        let mut matches = 0;
+        for fact in self.facts(Some(row))? {
+            watch.step()?;
+            if !self.read(fact?, found) {
+                continue;
+            }
+            // What a blank hides is said once, where it follows itself.
+            let end = found.len() - width;
+            if blank && matches > 0 && found[end - width..end] == found[end..] {
+                found.truncate(end);
+                continue;
+            }
+            matches += 1;
+            if self.free.is_empty() {
+                break;
+            }
+        }
+        Ok(matches)
+    }
+
+    /// The entity of a row and the attribute, where there is one value at most.
+    fn single(&self, row: &[Cell<'t>]) -> Option<(Entity, &Attribute)> {
+        let attribute = self.attribute().filter(|attribute| !attribute.many)?;
+        let Place::Bound(column) = self.e else {
+            return None;
+        };
+        // It may be called by a name there.
+        let by_name = match self.v {
+            Place::Bound(column) => attribute.is_ref() && row[column].entity().is_none(),
+            _ => false,
+        };
+        let e = row[column].entity().filter(|_| !by_name)?;
+        Some((e, attribute))
     }
 
     /// What it makes of rows, as long as there are none.
@@ -416,6 +486,7 @@ impl<'p, 't> Scan<'p, 't> {
         while joined.len() < most {
             let Some(fact) = facts.next() else { break };
             watch.step()?;
+            cells.clear();
             // What a blank hides is said once, where it follows itself.
             if !self.read(fact?, &mut cells) || (blank && last.as_ref() == Some(&cells)) {
                 continue;
@@ -441,22 +512,14 @@ impl<'p, 't> Scan<'p, 't> {
         })
     }
 
-    /// The values of the free variables in a fact. Whether it agrees with itself where one stands twice.
+    /// Adds the values of the free variables in a fact. Whether it agrees with itself where one stands twice.
     fn read(&self, fact: (Entity, u32, &'t [u8]), cells: &mut Vec<Cell<'t>>) -> bool {
-        cells.clear();
-        let mut seen: [Option<&Var>; 3] = [None; 3];
-        for (at, place) in [&self.e, &self.a, &self.v].into_iter().enumerate() {
-            let Place::Free(var) = place else { continue };
-            let cell = self.cell(at, fact);
-            match seen.iter().position(|known| *known == Some(var)) {
-                Some(known) if cells[known] != cell => return false,
-                Some(_) => {}
-                None => {
-                    seen[cells.len()] = Some(var);
-                    cells.push(cell);
-                }
-            }
+        let agrees =
+            |(one, other): &(usize, usize)| self.cell(*one, fact) == self.cell(*other, fact);
+        if !self.same.iter().all(agrees) {
+            return false;
         }
+        cells.extend(self.outputs.iter().map(|at| self.cell(*at, fact)));
         true
     }
 
@@ -539,7 +602,7 @@ impl<'p, 't> Scan<'p, 't> {
     }
 }
 
-fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+pub(super) fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
@@ -600,11 +663,7 @@ fn exact(attribute: &Attribute, value: &Value) -> Option<Value> {
 }
 
 /// The bounds that conditions set to a variable which has the values of an attribute.
-fn bounds(
-    var: &Var,
-    attribute: &Attribute,
-    conditions: &[&Clause],
-) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(super) fn bounds(var: &Var, attribute: &Attribute, conditions: &[&Clause]) -> Within {
     let (mut from, mut to) = (Bound::Unbounded, Bound::Unbounded);
     let Some(kind) = attribute.kind else {
         return (from, to);

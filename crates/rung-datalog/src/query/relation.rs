@@ -1,5 +1,6 @@
 //! Rows of values, each variable a column.
 
+use std::cmp::Ordering;
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use hashbrown::HashTable;
@@ -89,6 +90,44 @@ impl<'t> Relation<'t> {
         self.held.take(bytes, watch)
     }
 
+    /// The places of rows, in an order in which those that have nearly the same in the columns are near to each other.
+    pub(crate) fn ordered_by(&self, columns: &[usize]) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..self.rows).collect();
+        let long = |at: usize| match &self.row(at)[columns[0]] {
+            Cell::Long(number) => Some(*number),
+            _ => None,
+        };
+        match columns {
+            [] => {}
+            [_] if (0..self.rows).all(|at| long(at).is_some()) => {
+                let mut keyed: Vec<(i64, usize)> = (0..self.rows)
+                    .map(|at| (long(at).unwrap_or(0), at))
+                    .collect();
+                keyed.sort_unstable();
+                places = keyed.into_iter().map(|(_, at)| at).collect();
+            }
+            columns => places.sort_unstable_by(|one, other| {
+                let (one, other) = (self.row(*one), self.row(*other));
+                let mut orders = columns.iter().map(|at| one[*at].order(&other[*at]));
+                orders
+                    .find(|order| order.is_ne())
+                    .unwrap_or(Ordering::Equal)
+            }),
+        }
+        places
+    }
+
+    /// The same columns in another order.
+    pub(crate) fn turned(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
+        let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();
+        let mut turned = Self::none(vars.to_vec());
+        turned.distinct = self.distinct;
+        for row in self.rows() {
+            turned.push(columns.iter().map(|at| row[*at].clone()), watch)?;
+        }
+        Ok(turned)
+    }
+
     /// The rows from one on.
     pub(crate) fn tail(&self, from: usize, watch: &Watch) -> Result<Self> {
         let mut rows = Self::none(self.vars.clone());
@@ -110,6 +149,9 @@ impl<'t> Relation<'t> {
 
     /// The rows with these variables alone, each once.
     pub(crate) fn project(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
+        if self.distinct && self.vars.iter().all(|var| vars.contains(var)) {
+            return self.turned(vars, watch);
+        }
         let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();
         debug_assert_eq!(columns.len(), vars.len(), "what is kept is there");
         let mut distinct = Distinct::new(vars.to_vec());
@@ -245,18 +287,6 @@ impl Index {
         }
     }
 
-    /// The rows that have the same in the columns, together; in the order in which they came.
-    pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
-        let mut groups: Vec<Vec<usize>> = Vec::with_capacity(self.first.len());
-        for last in &self.first {
-            let mut rows: Vec<usize> = self.chain(*last).collect();
-            rows.reverse();
-            groups.push(rows);
-        }
-        groups.sort_unstable();
-        groups
-    }
-
     /// A row, and those before it that have the same in the columns.
     fn chain(&self, row: u32) -> impl Iterator<Item = usize> {
         let next = |row: &u32| Some(self.next[*row as usize]).filter(|next| *next != LAST);
@@ -279,6 +309,82 @@ impl Index {
         };
         let first = self.first.find(own, same).copied();
         first.into_iter().flat_map(|row| self.chain(row))
+    }
+}
+
+/// Rows that have the same in some of their columns, together; in the order in which they came.
+pub(crate) struct Groups {
+    rows: Vec<usize>,
+    /// Where each group ends among the rows.
+    ends: Vec<usize>,
+}
+
+impl Groups {
+    pub(crate) fn of(relation: &Relation<'_>, columns: &[usize]) -> Self {
+        let mut known: HashTable<usize> = HashTable::new();
+        // The group of each row, and the first row and the size of each group.
+        let mut groups: Vec<usize> = Vec::with_capacity(relation.len());
+        let mut firsts: Vec<usize> = Vec::new();
+        let mut sizes: Vec<usize> = Vec::new();
+        let key = |row: usize| {
+            let row = relation.row(row);
+            hash(columns.iter().map(|at| &row[*at]))
+        };
+        let same = |one: usize, other: usize| {
+            let (one, other) = (relation.row(one), relation.row(other));
+            columns.iter().all(|at| one[*at] == other[*at])
+        };
+        for row in 0..relation.len() {
+            // What comes from an index comes in runs.
+            let group = match groups.last() {
+                Some(last) if same(row, row - 1) => *last,
+                _ => {
+                    let entry = known.entry(
+                        key(row),
+                        |group| same(row, firsts[*group]),
+                        |group| key(firsts[*group]),
+                    );
+                    match entry {
+                        hashbrown::hash_table::Entry::Occupied(known) => *known.get(),
+                        hashbrown::hash_table::Entry::Vacant(vacant) => {
+                            vacant.insert(sizes.len());
+                            sizes.push(0);
+                            sizes.len() - 1
+                        }
+                    }
+                }
+            };
+            if group == firsts.len() {
+                firsts.push(row);
+            }
+            sizes[group] += 1;
+            groups.push(group);
+        }
+        let mut end = 0;
+        let mut places: Vec<usize> = Vec::with_capacity(sizes.len());
+        for size in &mut sizes {
+            places.push(end);
+            end += *size;
+            *size = end;
+        }
+        let mut rows = vec![0; relation.len()];
+        for (row, group) in groups.into_iter().enumerate() {
+            rows[places[group]] = row;
+            places[group] += 1;
+        }
+        Self { rows, ends: sizes }
+    }
+
+    /// The rows of each group.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[usize]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, end)| &self.rows[start..*end])
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Stars: several patterns of one entity, each of which has at most one match, found in one pass over its facts.
 
+use std::ops::RangeBounds as _;
+
 use rung_edn::Value;
 
 use super::ast::{Clause, Pattern, Term, Var};
 use super::cell::Cell;
-use super::pattern::wanted;
+use super::pattern::{Within, bound, bounds, wanted};
 use super::relation::Relation;
 use super::watch::Watch;
 use crate::datom::encoded;
@@ -12,7 +14,7 @@ use crate::db::{Fact, Moment};
 use crate::{Entity, Result};
 
 /// A look-up costs about as much as so many steps of a scan.
-const SEEK_STEPS: u64 = 24;
+const SEEK_STEPS: u64 = 10;
 /// So does a fact that is looked up among the rows.
 const PROBE_STEPS: u64 = 2;
 /// Facts of an entity that are passed over before what is wanted next is looked up.
@@ -31,8 +33,8 @@ pub(crate) struct Star<'p> {
 }
 
 enum Want {
-    /// Its value, for the variable of that place among the free ones.
-    Value(usize),
+    /// Its value within bounds, for the variable of that place among the free ones.
+    Value(usize, Within),
     /// That it has the value of a column.
     Column(usize),
     /// That it has this value.
@@ -72,7 +74,7 @@ impl<'p> Star<'p> {
                 continue;
             };
             let same = pattern.source == first.source && pattern.terms[0] == first.terms[0];
-            if same && star.takes_in(pattern, relation)? {
+            if same && star.takes_in(pattern, relation, todo)? {
                 star.clauses.push(at);
             } else if star.clauses.is_empty() {
                 return Ok(None);
@@ -84,7 +86,7 @@ impl<'p> Star<'p> {
         Ok(worth_it.then_some(star))
     }
 
-    /// Whether one pass over the facts of entities takes fewer steps than one over each attribute.
+    /// Whether one pass over the facts of entities takes fewer steps than one for each attribute.
     fn is_less_work(&self, rows: usize) -> Result<bool> {
         let rows = rows as u64;
         let mut apart: u64 = 0;
@@ -92,12 +94,18 @@ impl<'p> Star<'p> {
             let scan = self.moment.count_of(*a)?.saturating_mul(PROBE_STEPS);
             apart = apart.saturating_add(scan.min(rows.saturating_mul(SEEK_STEPS)));
         }
-        let together = self.moment.count()?.min(rows.saturating_mul(SEEK_STEPS));
+        let steps = SEEK_STEPS + self.wanted.len() as u64;
+        let together = rows.saturating_mul(steps);
         Ok(together <= apart)
     }
 
     /// Takes a pattern in, where it has at most one match. Whether it does.
-    fn takes_in(&mut self, pattern: &Pattern, relation: &Relation<'_>) -> Result<bool> {
+    fn takes_in(
+        &mut self,
+        pattern: &Pattern,
+        relation: &Relation<'_>,
+        conditions: &[&Clause],
+    ) -> Result<bool> {
         let [_, Term::Constant(Value::Keyword(name)), rest @ ..] = &pattern.terms[..] else {
             return Ok(false);
         };
@@ -117,7 +125,7 @@ impl<'p> Star<'p> {
                 None if attribute.many || self.free.contains(var) => return Ok(false),
                 None => {
                     self.free.push(var.clone());
-                    Want::Value(self.free.len() - 1)
+                    Want::Value(self.free.len() - 1, bounds(var, attribute, conditions))
                 }
             },
             _ => return Ok(false),
@@ -143,80 +151,48 @@ impl<'p> Star<'p> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(joined);
         };
+        let attribute = self.wanted.first().map_or(0, |(a, _)| *a);
+        let mut facts = moment.keys((first.0, attribute), last.0)?;
+        let mut fact = facts.next().transpose()?;
         let mut at = 0;
-        if (rows.len() as u64).saturating_mul(SEEK_STEPS) < moment.count()? {
-            while at < rows.len() {
-                let e = rows[at].0;
-                self.look_up(moment, e, &mut found, watch)?;
-                at += self.finished(relation, &rows[at..], e, &mut found, &mut joined, watch)?;
-            }
-            return Ok(joined);
-        }
-        // They are so many that it is less work to pass over the others.
-        let mut current = first.0;
-        for fact in moment.keys((first.0, 0), last.0)? {
-            watch.step()?;
-            let fact = fact?;
-            if fact.0 < current {
-                continue;
-            }
-            if fact.0 > current {
-                at += self.finished(
-                    relation,
-                    &rows[at..],
-                    current,
-                    &mut found,
-                    &mut joined,
-                    watch,
-                )?;
-                // The next one that is wanted and may be there.
-                at += rows[at..].partition_point(|(e, _)| *e < fact.0);
-                let Some((next, _)) = rows.get(at) else {
-                    return Ok(joined);
+        while at < rows.len() {
+            let e = rows[at].0;
+            let mut passed = 0;
+            while let Some(seen @ (own, a, _)) = fact {
+                watch.step()?;
+                if own > e {
+                    break;
+                }
+                if own == e && self.see(moment, seen, &mut found)? {
+                    fact = facts.next().transpose()?;
+                    continue;
+                }
+                // What lies between is passed over, or jumped over where it is much.
+                let next = if own < e {
+                    Some(attribute)
+                } else {
+                    self.wanted_after(a)
                 };
-                current = *next;
+                passed += 1;
+                match next {
+                    None => break,
+                    Some(next) if passed > MAX_PASSED => {
+                        facts = moment.keys((e, next), last.0)?;
+                        passed = 0;
+                    }
+                    Some(_) => {}
+                }
+                fact = facts.next().transpose()?;
             }
-            if fact.0 == current {
-                self.see(moment, fact, &mut found)?;
-            }
+            at += self.finished(relation, &rows[at..], e, &mut found, &mut joined, watch)?;
         }
-        self.finished(
-            relation,
-            &rows[at..],
-            current,
-            &mut found,
-            &mut joined,
-            watch,
-        )?;
         Ok(joined)
     }
 
-    /// Notes what is wanted of one entity. What lies between is passed over, or jumped over where it is much.
-    fn look_up<'t>(
-        &self,
-        moment: &Moment<'t>,
-        e: Entity,
-        found: &mut [Vec<&'t [u8]>],
-        watch: &Watch,
-    ) -> Result<()> {
-        let mut next = self.wanted.first().map(|(a, _)| *a);
-        while let Some(from) = next.take() {
-            let mut passed = 0;
-            for fact in moment.keys((e, from), e)? {
-                watch.step()?;
-                let fact = fact?;
-                if self.see(moment, fact, found)? {
-                    continue;
-                }
-                passed += 1;
-                let later = self.wanted.iter().map(|(a, _)| *a).find(|a| *a > fact.1);
-                if later.is_none() || passed > MAX_PASSED {
-                    next = later;
-                    break;
-                }
-            }
-        }
-        Ok(())
+    /// The attribute that is wanted next after one.
+    fn wanted_after(&self, a: u32) -> Option<u32> {
+        let at = self.wanted.partition_point(|(own, _)| *own <= a);
+        self.wanted.get(at).map(|(a, _)| *a)
     }
 
     /// Ends with an entity: the rows that are of it are extended, and passed over as are those before it.
@@ -272,6 +248,9 @@ impl<'p> Star<'p> {
             .zip(found)
             .all(|((_, want), found)| match want {
                 Want::Fixed(value) => found.iter().any(|own| own == value),
+                Want::Value(_, (from, to)) => found
+                    .first()
+                    .is_some_and(|own| (bound(from), bound(to)).contains(*own)),
                 _ => !found.is_empty(),
             });
         if !fixed {
@@ -283,7 +262,7 @@ impl<'p> Star<'p> {
                 .wanted
                 .iter()
                 .zip(found)
-                .find(|((_, want), _)| matches!(want, Want::Value(at) if *at == free));
+                .find(|((_, want), _)| matches!(want, Want::Value(at, _) if *at == free));
             cells.extend(
                 own.and_then(|(_, found)| found.first())
                     .map(|value| Cell::of_bytes(value)),
