@@ -196,6 +196,8 @@ pub(crate) struct Rule {
     /// How many of its arguments must have values before it is called.
     pub(crate) required: usize,
     pub(crate) branches: Vec<Branch>,
+    /// The rules that it calls and that call it, with itself where it comes back to itself.
+    pub(crate) together: Arc<[Name]>,
 }
 
 /// A way in which a rule holds.

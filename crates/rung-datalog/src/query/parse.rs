@@ -599,6 +599,7 @@ pub(crate) fn rules(given: &Value) -> Result<Rules> {
             arity: branch.head.len(),
             required: required.len(),
             branches: Vec::new(),
+            together: Arc::default(),
         });
         if rule.arity != branch.head.len() {
             return wrong(format!(

@@ -18,8 +18,8 @@ use crate::{Entity, Error, Result};
 
 /// Facts that are counted before it is reckoned.
 const COUNTED: usize = 200;
-/// A look-up costs about as much as so many steps of a scan.
-const SEEK_STEPS: usize = 6;
+/// A look-up costs about as much as so many steps of a scan: one of the only value of an entity, and any other.
+const SEEK_STEPS: (usize, usize) = (3, 8);
 
 /// What is known of a place before any row is looked at.
 #[derive(Debug, Clone)]
@@ -283,7 +283,12 @@ impl<'p, 't> Scan<'p, 't> {
         watch: &Watch,
     ) -> Result<(Relation<'t>, bool)> {
         if self.is_bound() {
-            let by_lookup = relation.len().saturating_mul(SEEK_STEPS);
+            let single = relation
+                .rows()
+                .next()
+                .is_some_and(|row| self.single(row).is_some());
+            let steps = if single { SEEK_STEPS.0 } else { SEEK_STEPS.1 };
+            let by_lookup = relation.len().saturating_mul(steps);
             // An entity may be called by a name, which is no number.
             let by_name = |place: &Place| match place {
                 Place::Bound(column) => relation.rows().any(|row| row[*column].entity().is_none()),
@@ -468,6 +473,23 @@ impl<'p, 't> Scan<'p, 't> {
     fn none_of(&self, relation: &Relation<'t>) -> Relation<'t> {
         let mut none = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
         none.distinct = relation.distinct && !self.has_blank();
+        none.follows.clone_from(&relation.follows);
+        let var = |place: &Place| match place {
+            Place::Free(var) => Some((var.clone(), true)),
+            Place::Bound(column) => Some((relation.vars[*column].clone(), false)),
+            _ => None,
+        };
+        if let (Some((e, e_is_new)), Some((v, v_is_new)), Some(attribute)) =
+            (var(&self.e), var(&self.v), self.attribute())
+        {
+            // What was there before may be an entity by several names.
+            if attribute.unique.is_some() && e_is_new {
+                none.follows.push((v.clone(), e.clone()));
+            }
+            if !attribute.many && (v_is_new || !attribute.is_ref()) {
+                none.follows.push((e, v));
+            }
+        }
         none
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Relation<'t> {
     rows: usize,
     /// Whether it is known that each row is there once.
     pub(crate) distinct: bool,
+    /// Variables of which the second has one value for each of the first.
+    pub(crate) follows: Vec<(Var, Var)>,
     held: Held,
 }
 
@@ -28,6 +30,14 @@ const KNOWN_BYTES: usize = 8;
 const CELL_BYTES: usize = size_of::<Cell<'static>>();
 
 impl<'t> Relation<'t> {
+    /// No rows of what is known of these in the same way.
+    fn none_like(&self, vars: Vec<Var>) -> Self {
+        let mut none = Self::none(vars);
+        none.distinct = self.distinct;
+        none.follows.clone_from(&self.follows);
+        none
+    }
+
     /// No rows.
     pub(crate) fn none(vars: Vec<Var>) -> Self {
         Self {
@@ -35,6 +45,7 @@ impl<'t> Relation<'t> {
             cells: Vec::new(),
             rows: 0,
             distinct: false,
+            follows: Vec::new(),
             held: Held::default(),
         }
     }
@@ -46,6 +57,7 @@ impl<'t> Relation<'t> {
             cells: Vec::new(),
             rows: 1,
             distinct: true,
+            follows: Vec::new(),
             held: Held::default(),
         }
     }
@@ -117,11 +129,26 @@ impl<'t> Relation<'t> {
         places
     }
 
-    /// The same columns in another order.
-    pub(crate) fn turned(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
+    /// Whether rows that have the same of these variables have the same of all.
+    fn is_told_by(&self, vars: &[Var]) -> bool {
+        let mut told = vars.to_vec();
+        loop {
+            let before = told.len();
+            for (one, other) in &self.follows {
+                if told.contains(one) {
+                    super::ast::add(&mut told, other);
+                }
+            }
+            if told.len() == before {
+                return self.vars.iter().all(|var| told.contains(var));
+            }
+        }
+    }
+
+    /// Some of the columns, or all of them in another order.
+    fn turned(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
         let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();
-        let mut turned = Self::none(vars.to_vec());
-        turned.distinct = self.distinct;
+        let mut turned = self.none_like(vars.to_vec());
         for row in self.rows() {
             turned.push(columns.iter().map(|at| row[*at].clone()), watch)?;
         }
@@ -130,8 +157,7 @@ impl<'t> Relation<'t> {
 
     /// The rows from one on.
     pub(crate) fn tail(&self, from: usize, watch: &Watch) -> Result<Self> {
-        let mut rows = Self::none(self.vars.clone());
-        rows.distinct = self.distinct;
+        let mut rows = self.none_like(self.vars.clone());
         for at in from..self.rows {
             rows.push(self.row(at).iter().cloned(), watch)?;
         }
@@ -149,7 +175,7 @@ impl<'t> Relation<'t> {
 
     /// The rows with these variables alone, each once.
     pub(crate) fn project(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
-        if self.distinct && self.vars.iter().all(|var| vars.contains(var)) {
+        if self.distinct && self.is_told_by(vars) {
             return self.turned(vars, watch);
         }
         let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();
@@ -167,8 +193,7 @@ impl<'t> Relation<'t> {
         watch: &Watch,
         mut keep: impl FnMut(&[Cell<'t>]) -> Result<bool>,
     ) -> Result<Self> {
-        let mut kept = Self::none(self.vars.clone());
-        kept.distinct = self.distinct;
+        let mut kept = self.none_like(self.vars.clone());
         for row in self.rows() {
             watch.step()?;
             if keep(row)? {
@@ -199,6 +224,7 @@ impl<'t> Relation<'t> {
         vars.extend(added.iter().map(|at| small.vars[*at].clone()));
         let mut joined = Self::none(vars);
         joined.distinct = self.distinct && other.distinct;
+        joined.follows = [&self.follows[..], &other.follows[..]].concat();
         let index = Index::of(small, shared.iter().map(|(at, _)| *at).collect());
         let probe: Vec<usize> = shared.iter().map(|(_, at)| *at).collect();
         for row in large.rows() {

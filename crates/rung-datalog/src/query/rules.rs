@@ -4,6 +4,7 @@
 //! other are worked out together, round after round, from what came to be in the round before: new demand goes through
 //! every branch, and new answers through every branch that calls for them.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::{Error, Result};
 pub(crate) struct Recursion<'t> {
     tables: HashMap<Key, Table<'t>>,
     /// Rules that are being worked out together, the outermost first.
-    active: Vec<(Name, Arc<Vec<Name>>)>,
+    active: Vec<(Name, Arc<[Name]>)>,
     /// How many of them were begun outside of the innermost `not`.
     negated: usize,
 }
@@ -90,11 +91,19 @@ impl Rules {
             }
             flat.insert(rule.name.clone(), Arc::new(rule));
         }
-        Self(flat)
+        let mut rules = Self(flat);
+        let names: Vec<Name> = rules.0.keys().cloned().collect();
+        for name in names {
+            let together = rules.together(&name);
+            if let Some(rule) = rules.0.get_mut(&name) {
+                Arc::make_mut(rule).together = together;
+            }
+        }
+        rules
     }
 
-    /// The rules that this one calls and that call it.
-    fn together(&self, name: &Name) -> Vec<Name> {
+    /// The rules that this one calls and that call it, with itself where it comes back to itself.
+    fn together(&self, name: &Name) -> Arc<[Name]> {
         let reached = |from: &Name| {
             let mut reached = Vec::new();
             let mut open = vec![from.clone()];
@@ -113,13 +122,11 @@ impl Rules {
             }
             reached
         };
-        let mut together = vec![name.clone()];
-        for other in reached(name) {
-            if other != *name && reached(&other).contains(name) {
-                together.push(other);
-            }
-        }
-        together
+        let below = reached(name);
+        below
+            .into_iter()
+            .filter(|other| reached(other).contains(name))
+            .collect()
     }
 }
 
@@ -139,6 +146,7 @@ fn lift(rule: &Name, clauses: &mut [Clause], into: &mut HashMap<Name, Arc<Rule>>
             arity: head.len(),
             required: 0,
             branches: Vec::new(),
+            together: Arc::default(),
         };
         into.insert(name.clone(), Arc::new(own.clone()));
         for branch in &or.branches {
@@ -159,7 +167,10 @@ fn lift(rule: &Name, clauses: &mut [Clause], into: &mut HashMap<Name, Arc<Rule>>
 }
 
 /// Clauses that mean another source where they name none.
-fn asked_of(source: &Name, clauses: &[Clause]) -> Vec<Clause> {
+fn asked_of<'c>(source: &Name, clauses: &'c [Clause]) -> Cow<'c, [Clause]> {
+    if source.as_str() == "$" {
+        return Cow::Borrowed(clauses);
+    }
     let own = |name: &Name| {
         if name.as_str() == "$" {
             source.clone()
@@ -187,20 +198,20 @@ fn asked_of(source: &Name, clauses: &[Clause]) -> Vec<Clause> {
         }),
         Clause::Not(not) => Clause::Not(Not {
             vars: not.vars.clone(),
-            clauses: asked_of(source, &not.clauses),
+            clauses: asked_of(source, &not.clauses).into_owned(),
         }),
         Clause::Or(or) => Clause::Or(Or {
             branches: or
                 .branches
                 .iter()
-                .map(|branch| asked_of(source, branch))
+                .map(|branch| asked_of(source, branch).into_owned())
                 .collect(),
             ..or.clone()
         }),
         Clause::Predicate(call) => Clause::Predicate(arguments(call)),
         Clause::Function(call, binding) => Clause::Function(arguments(call), binding.clone()),
     });
-    each.collect()
+    Cow::Owned(each.collect())
 }
 
 /// Where an argument has its value from.
@@ -245,19 +256,6 @@ fn narrow<'t>(
     }
 }
 
-impl Rule {
-    fn is_recursive(&self) -> bool {
-        let mut called = Vec::new();
-        for branch in &self.branches {
-            branch
-                .clauses
-                .iter()
-                .for_each(|clause| clause.calls(&mut called));
-        }
-        called.contains(&self.name)
-    }
-}
-
 impl<'t> Context<'_, 't> {
     /// Extends the rows by what a rule says of them.
     pub(crate) fn rule(&self, call: &RuleCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
@@ -278,8 +276,11 @@ impl<'t> Context<'_, 't> {
                 rule.name, rule.required
             ));
         }
+        if rule.together.is_empty() {
+            return self.unfolded(&rule, call, &columns, &known, relation);
+        }
         let key = (call.source.clone(), call.name.clone());
-        let together = {
+        let is_first = {
             let mut recursion = self.recursion.borrow_mut();
             let at = recursion
                 .active
@@ -291,10 +292,7 @@ impl<'t> Context<'_, 't> {
                     rule.name
                 ));
             }
-            let together = at
-                .is_none()
-                .then(|| Arc::new(self.rules.together(&call.name)));
-            if together.is_some() && rule.is_recursive() {
+            if at.is_none() {
                 narrow(&mut known, &columns, rule.required, relation);
             }
             let table = recursion
@@ -302,25 +300,63 @@ impl<'t> Context<'_, 't> {
                 .entry(key.clone())
                 .or_insert_with(|| Table::new(rule.arity));
             let demand = table.demand(&known);
-            let asked = columns.iter().zip(&known).filter(|(_, known)| **known);
-            let asked: Vec<&Given<'t>> = asked.filter_map(|(given, _)| given.as_ref()).collect();
-            for row in relation.rows() {
-                let cells = asked.iter().map(|given| given.cell(row));
-                demand.rows.insert(cells, self.watch)?;
-            }
-            together
+            self.ask(&mut demand.rows, &columns, &known, relation)?;
+            at.is_none()
         };
-        if let Some(together) = together {
+        if is_first {
             self.recursion
                 .borrow_mut()
                 .active
-                .push((call.source.clone(), together.clone()));
-            let worked_out = self.work_out(&key.0, &together, &rule, &known);
+                .push((call.source.clone(), rule.together.clone()));
+            let worked_out = self.work_out(&key.0, &rule, &known);
             self.recursion.borrow_mut().active.pop();
             worked_out?;
         }
         let answers = self.said(&key, &call.arguments, 0)?;
         relation.join(&answers, self.watch)
+    }
+
+    /// Extends the rows by what a rule says of them that never comes back to itself: its branches are followed from where they are.
+    fn unfolded(
+        &self,
+        rule: &Rule,
+        call: &RuleCall,
+        columns: &[Option<Given<'t>>],
+        known: &[bool],
+        relation: &Relation<'t>,
+    ) -> Result<Relation<'t>> {
+        let vars = places(rule.arity).into_iter().zip(known);
+        let vars = vars.filter(|(_, known)| **known).map(|(var, _)| var);
+        let mut seeds = Distinct::new(vars.collect());
+        self.ask(&mut seeds, columns, known, relation)?;
+        let mut answers = Distinct::new(places(rule.arity));
+        for branch in &rule.branches {
+            let start = named(&seeds.relation, known, &branch.head);
+            let clauses = asked_of(&call.source, &branch.clauses);
+            let found = self.solve(&clauses, start, &branch.head)?;
+            for row in found.rows() {
+                answers.insert(row.iter(), self.watch)?;
+            }
+        }
+        let answers = self.as_called(&answers.relation, &call.arguments, 0)?;
+        relation.join(&answers, self.watch)
+    }
+
+    /// Adds what is known of the arguments in each row.
+    fn ask(
+        &self,
+        rows: &mut Distinct<'t>,
+        columns: &[Option<Given<'t>>],
+        known: &[bool],
+        relation: &Relation<'t>,
+    ) -> Result<()> {
+        let asked = columns.iter().zip(known).filter(|(_, known)| **known);
+        let asked: Vec<&Given<'t>> = asked.filter_map(|(given, _)| given.as_ref()).collect();
+        for row in relation.rows() {
+            let cells = asked.iter().map(|given| given.cell(row));
+            rows.insert(cells, self.watch)?;
+        }
+        Ok(())
     }
 
     fn find_rule(&self, call: &RuleCall) -> Result<Arc<Rule>> {
@@ -356,6 +392,16 @@ impl<'t> Context<'_, 't> {
         let Some(table) = recursion.tables.get(key) else {
             return Ok(Relation::none(Vec::new()));
         };
+        self.as_called(&table.answers.relation, arguments, from)
+    }
+
+    /// Answers from one on, as rows of the variables that a rule is called with.
+    fn as_called(
+        &self,
+        answers: &Relation<'t>,
+        arguments: &[Term],
+        from: usize,
+    ) -> Result<Relation<'t>> {
         let mut vars: Vec<Var> = Vec::new();
         let mut columns = Vec::new();
         for (at, term) in arguments.iter().enumerate() {
@@ -385,7 +431,6 @@ impl<'t> Context<'_, 't> {
                 _ => None,
             })
             .collect();
-        let answers = &table.answers.relation;
         let mut said = Distinct::new(vars);
         for at in from..answers.len() {
             let row = answers.row(at);
@@ -409,17 +454,12 @@ impl<'t> Context<'_, 't> {
     }
 
     /// Works out everything that is asked of rules which call each other.
-    fn work_out(
-        &self,
-        source: &Name,
-        together: &[Name],
-        rule: &Rule,
-        known: &[bool],
-    ) -> Result<()> {
-        if let ([_], Some(chain)) = (together, Chain::of(rule, known)) {
+    fn work_out(&self, source: &Name, rule: &Rule, known: &[bool]) -> Result<()> {
+        if let ([_], Some(chain)) = (&rule.together[..], Chain::of(rule, known)) {
             return self.follow(source, rule, known, &chain);
         }
-        let rules: Vec<Arc<Rule>> = together
+        let rules: Vec<Arc<Rule>> = rule
+            .together
             .iter()
             .filter_map(|name| self.rules.0.get(name).cloned())
             .collect();
@@ -481,7 +521,7 @@ impl<'t> Context<'_, 't> {
                     continue;
                 }
                 let said = self.said(&(source.clone(), name.clone()), &call.arguments, from)?;
-                let mut rest = clauses.clone();
+                let mut rest = clauses.to_vec();
                 rest.remove(at);
                 let demands: Vec<Relation<'t>> = {
                     let recursion = self.recursion.borrow();
@@ -543,7 +583,7 @@ impl<'t> Context<'_, 't> {
             from = reached.len();
             for (at, branch) in rule.branches.iter().enumerate() {
                 let start = renamed(&fresh, &origins, known, &branch.head);
-                let mut clauses = asked_of(source, &branch.clauses);
+                let mut clauses = asked_of(source, &branch.clauses).into_owned();
                 if let Some(call_at) = chain.calls[at] {
                     let Clause::Rule(call) = clauses.remove(call_at) else {
                         continue;

@@ -392,6 +392,8 @@ impl<'t> Context<'_, 't> {
         let mut vars = relation.vars.clone();
         vars.extend(fresh.iter().cloned());
         let mut extended = Relation::none(vars);
+        extended.follows.clone_from(&relation.follows);
+        extended.distinct = relation.distinct && matches!(binding, Binding::Var(_));
         for row in relation.rows() {
             self.watch.step()?;
             let value = self.call(call, &relation.vars, row)?;

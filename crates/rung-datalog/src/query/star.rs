@@ -18,7 +18,7 @@ const SEEK_STEPS: u64 = 10;
 /// So does a fact that is looked up among the rows.
 const PROBE_STEPS: u64 = 2;
 /// Facts of an entity that are passed over before what is wanted next is looked up.
-const MAX_PASSED: usize = 8;
+const MAX_PASSED: usize = 3;
 
 /// Patterns of one entity.
 pub(crate) struct Star<'p> {
@@ -147,6 +147,10 @@ impl<'p> Star<'p> {
         rows.sort_unstable();
         let mut joined = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
         joined.distinct = relation.distinct;
+        joined.follows.clone_from(&relation.follows);
+        let entity = &relation.vars[self.column];
+        let free = self.free.iter().map(|var| (entity.clone(), var.clone()));
+        joined.follows.extend(free);
         let mut found: Vec<Vec<&'t [u8]>> = vec![Vec::new(); self.wanted.len()];
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(joined);
