@@ -581,8 +581,25 @@ impl<'t> Context<'_, 't> {
         while from < reached.len() {
             let fresh = reached.relation.tail(from, self.watch)?;
             from = reached.len();
+            // A branch often asks to be called again with what another says right away.
+            let mut asked: Vec<(Vec<Clause>, Relation<'t>)> = Vec::new();
+            let mut ask = |clauses: &[Clause], head: &[Var], wanted: &[Var]| {
+                let given = head.iter().zip(known).filter(|(_, known)| **known);
+                let given: Vec<&Var> = given.map(|(var, _)| var).collect();
+                let shape = shape(clauses, &given, wanted);
+                let same = asked
+                    .iter()
+                    .find(|(other, _)| Some(other) == shape.as_ref());
+                if let Some((_, found)) = same {
+                    return Ok(found.clone());
+                }
+                let start = renamed(&fresh, &origins, known, head);
+                let needed: Vec<Var> = origins.iter().chain(wanted).cloned().collect();
+                let found = self.solve(clauses, start, &needed)?;
+                asked.extend(shape.map(|shape| (shape, found.clone())));
+                Ok::<_, Error>(found)
+            };
             for (at, branch) in rule.branches.iter().enumerate() {
-                let start = renamed(&fresh, &origins, known, &branch.head);
                 let mut clauses = asked_of(source, &branch.clauses).into_owned();
                 if let Some(call_at) = chain.calls[at] {
                     let Clause::Rule(call) = clauses.remove(call_at) else {
@@ -595,13 +612,17 @@ impl<'t> Context<'_, 't> {
                         .filter(|(_, known)| **known)
                         .map(|(term, _)| term)
                         .collect();
-                    let mut needed = origins.clone();
+                    let mut wanted = Vec::new();
                     for term in &terms {
                         if let Term::Var(var) = term {
-                            super::ast::add(&mut needed, var);
+                            super::ast::add(&mut wanted, var);
                         }
                     }
-                    let found = self.solve(&clauses, start, &needed)?;
+                    let found = ask(&clauses, &branch.head, &wanted)?;
+                    let column = |var: &Var| {
+                        let place = wanted.iter().position(|own| own == var);
+                        origins.len() + place.unwrap_or(0)
+                    };
                     let constants: Vec<Option<Cell<'t>>> = terms
                         .iter()
                         .map(|term| match term {
@@ -612,7 +633,7 @@ impl<'t> Context<'_, 't> {
                     for row in found.rows() {
                         let next = terms.iter().zip(&constants).map(|(term, constant)| {
                             match (term, constant) {
-                                (Term::Var(var), _) => &row[found.column(var).unwrap_or(0)],
+                                (Term::Var(var), _) => &row[column(var)],
                                 (_, Some(constant)) => constant,
                                 _ => &row[0],
                             }
@@ -626,8 +647,7 @@ impl<'t> Context<'_, 't> {
                         .zip(known)
                         .filter(|(_, known)| !**known)
                         .map(|(var, _)| var.clone());
-                    let needed: Vec<Var> = origins.iter().cloned().chain(free).collect();
-                    let found = self.solve(&clauses, start, &needed)?;
+                    let found = ask(&clauses, &branch.head, &free.collect::<Vec<_>>())?;
                     let mut answers = Relation::none(places(rule.arity));
                     for row in found.rows() {
                         let (mut origin, mut rest) =
@@ -647,6 +667,42 @@ impl<'t> Context<'_, 't> {
         }
         Ok(())
     }
+}
+
+/// Patterns and calls whose variables are named by what they are for, so that it can be told whether two branches ask the same;
+/// nothing where a branch asks for more than that.
+fn shape(clauses: &[Clause], given: &[&Var], wanted: &[Var]) -> Option<Vec<Clause>> {
+    let mut own: Vec<Var> = Vec::new();
+    let mut named = |term: &Term| match term {
+        Term::Var(var) => {
+            let name = if let Some(at) = given.iter().position(|other| *other == var) {
+                format!("?given{at}")
+            } else if let Some(at) = wanted.iter().position(|other| other == var) {
+                format!("?wanted{at}")
+            } else {
+                super::ast::add(&mut own, var);
+                format!(
+                    "?own{}",
+                    own.iter().position(|other| other == var).unwrap_or(0)
+                )
+            };
+            Term::Var(Var::new(name))
+        }
+        other => other.clone(),
+    };
+    let each = clauses.iter().map(|clause| match clause {
+        Clause::Pattern(pattern) => Some(Clause::Pattern(Pattern {
+            source: pattern.source.clone(),
+            terms: pattern.terms.iter().map(&mut named).collect(),
+        })),
+        Clause::Rule(call) => Some(Clause::Rule(RuleCall {
+            source: call.source.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.iter().map(&mut named).collect(),
+        })),
+        _ => None,
+    });
+    each.collect()
 }
 
 /// Rows of what is known, under the names that a branch has for it.
