@@ -13,9 +13,9 @@ fn database() -> &'static Db {
     DB.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder").keep();
         let db = Db::open(&folder, &Options::default()).expect("a database");
-        let schema = "{:n {:db/unique :db.unique/identity} :r {:db/valueType :db.type/ref :db/cardinality :db.cardinality/many}}";
+        let schema = "{:n {:db/unique :db.unique/identity} :r {:db/valueType :db.type/ref :db/cardinality :db.cardinality/many} :d {:db/valueType :db.type/idoc} :m {:db/valueType :db.type/idoc :db/idocFormat :markdown}}";
         db.update_schema(&rung_edn::read(schema).expect("EDN")).expect("a schema");
-        let data = "[{:n 1 :a \"x\" :r [2 3]} {:n 2 :a 5 :r [1]} {:n 3 :a :k}]";
+        let data = "[{:n 1 :a \"x\" :r [2 3]} {:n 2 :a 5 :r [1] :d {:a [1 {:b 2.5}] :c nil}} {:n 3 :a :k :m \"# One\\ntext\\n## Two\\n- a\"}]";
         db.transact(&rung_edn::read(data).expect("EDN")).expect("a transaction");
         db
     })

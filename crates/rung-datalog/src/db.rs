@@ -201,9 +201,15 @@ impl Db {
 
     /// Whether attributes must be declared before they are used.
     pub fn is_closed(&self) -> Result<bool> {
+        self.option("closed-schema?")
+    }
+
+    /// Whether an option is set.
+    pub(crate) fn option(&self, name: &str) -> Result<bool> {
         let options = self.options()?;
-        let closed = options.get(&Value::keyword("closed-schema?"));
-        Ok(closed.is_some_and(Value::is_truthy))
+        Ok(options
+            .get(&Value::keyword(name))
+            .is_some_and(Value::is_truthy))
     }
 
     /// Bytes that the database takes on the disk.

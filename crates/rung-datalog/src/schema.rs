@@ -322,6 +322,13 @@ impl Schema {
         attribute
     }
 
+    /// Adds an attribute with values of a type.
+    pub(crate) fn add_typed(&mut self, name: Name, kind: Type) -> Arc<Attribute> {
+        let id = self.add(name).id as usize;
+        Arc::make_mut(&mut self.by_id[id]).kind = Some(kind);
+        self.by_id[id].clone()
+    }
+
     /// Takes in a schema: a map of attributes to their properties. The attributes that it changed, as they were and as they are.
     pub(crate) fn apply(&mut self, given: &Value) -> Result<Vec<Changed>> {
         let members = given.as_map().ok_or_else(|| {

@@ -11,7 +11,7 @@ use crate::datom::{Datom, Entity, ave_key, eav_key, encoded, in_key, is_cut, who
 use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
 use crate::document::{has_documents, patched, paths};
 use crate::sample::Samples;
-use crate::schema::{Attribute, Schema, Unique};
+use crate::schema::{Attribute, Schema, Type, Unique};
 use crate::{Error, Result};
 
 /// The greatest entity that may be named by number.
@@ -37,6 +37,7 @@ impl Db {
             Error::Transaction("a transaction is a vector of maps and operations".to_owned())
         })?;
         let closed = self.is_closed()?;
+        let now = self.option("auto-entity-time?")?.then(now_ms);
         // A temporary name may turn out to stand for an entity that is there when it was given a new one already.
         // Then everything is done anew, and it stands for that one from the beginning.
         let mut known = Map::new();
@@ -56,6 +57,7 @@ impl Db {
                     tx: 0,
                     schema,
                     closed,
+                    now,
                     schema_grew: false,
                     tempids: Map::new(),
                     known: &known,
@@ -166,6 +168,17 @@ fn check_change(moment: &Moment<'_>, before: &Attribute, after: &Attribute) -> R
     Ok(())
 }
 
+/// When an entity came, and when it changed.
+const CREATED: &str = "db/created-at";
+const UPDATED: &str = "db/updated-at";
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}
+
 fn wrong(why: impl Into<String>) -> Stop {
     Stop::Failed(Error::Transaction(why.into()))
 }
@@ -203,6 +216,8 @@ struct Transaction<'b, 'e, 'k> {
     tx: u64,
     schema: Arc<Schema>,
     closed: bool,
+    /// The time, where it is said of entities when they came and changed.
+    now: Option<i64>,
     schema_grew: bool,
     tempids: Map,
     /// What temporary names stand for from the beginning.
@@ -275,6 +290,7 @@ impl Transaction<'_, '_, '_> {
                 "the temporary id {tempid} is used as a value only: nothing is said of it"
             )));
         }
+        self.settle_times()?;
         for (a, change) in std::mem::take(&mut self.counts) {
             let key = a.to_be_bytes();
             let before = number(self.batch.view(), self.tables.counts, &key)?;
@@ -861,6 +877,33 @@ impl Transaction<'_, '_, '_> {
                 self.remove_all(e, &tuple)?;
             } else {
                 self.set(e, &tuple, &Value::Vector(parts))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says of entities that changed when they did, and when they came.
+    fn settle_times(&mut self) -> Step<()> {
+        let Some(now) = self.now else {
+            return Ok(());
+        };
+        let mut times = Vec::new();
+        for name in [CREATED, UPDATED] {
+            let attribute = self.schema.get(&name.into()).cloned();
+            times.push(attribute.unwrap_or_else(|| {
+                self.schema_grew = true;
+                Arc::make_mut(&mut self.schema).add_typed(name.into(), Type::Long)
+            }));
+        }
+        let changed: BTreeSet<Entity> = self.datoms.iter().map(|datom| datom.e).collect();
+        for e in changed.into_iter().collect::<Vec<_>>() {
+            let moment = self.moment();
+            if !moment.exists(e)? {
+                continue;
+            }
+            let is_new = moment.values(e, times[0].id)?.is_empty();
+            for time in if is_new { &times[..] } else { &times[1..] } {
+                self.set(e, &time.clone(), &Value::Long(now))?;
             }
         }
         Ok(())

@@ -394,3 +394,32 @@ fn everything_is_there_when_it_is_opened_again() {
         "what is opened for reading is not made"
     );
 }
+
+#[test]
+fn it_is_said_when_entities_came_and_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let Value::Map(options) = read("{:auto-entity-time? true}").unwrap() else {
+        panic!("a map");
+    };
+    db.set_options(&options).unwrap();
+    let times = |e: u64| {
+        let query =
+            read("[:find [?c ?u] :in $ ?e :where [?e :db/created-at ?c] [?e :db/updated-at ?u]]");
+        let inputs = [Value::Long(i64::try_from(e).unwrap())];
+        let answer = db.query(&query.unwrap(), &inputs, &rung_datalog::Bounds::default());
+        let row = answer.unwrap().rows.into_iter().next();
+        row.map(|row| (row[0].as_i64().unwrap(), row[1].as_i64().unwrap()))
+    };
+    db.transact(&read("[{:db/id 1 :n 1} {:db/id 2 :n 2}]").unwrap())
+        .unwrap();
+    let (created, updated) = times(1).unwrap();
+    assert_eq!(created, updated);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    db.transact(&read("[[:db/add 1 :n 3] [:db/retractEntity 2]]").unwrap())
+        .unwrap();
+    let (still, later) = times(1).unwrap();
+    assert_eq!(still, created);
+    assert!(later > updated);
+    assert_eq!(times(2), None);
+}

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use rung_datalog::{Db, Schema, Type};
 use rung_edn::{Map, Name, Value, read};
 use rung_fault::{Code, Fault};
+use serde::Deserializer as _;
+use serde::de::{SeqAccess, Visitor};
 
 use super::dump::no_dump;
 use super::show::of_json;
 use crate::cli::{DbFormat, DbImportArgs};
-use crate::exit::Result;
+use crate::exit::{Result, Stop};
 
 /// Entities or datoms of one transaction.
 const BATCH: usize = 20_000;
@@ -246,12 +248,15 @@ impl Import<'_> {
     }
 
     fn json(&mut self, file: BufReader<File>) -> Result {
-        let all: Vec<serde_json::Value> = serde_json::from_reader(file)
-            .map_err(|error| wrong("a list of objects was expected", error))?;
-        for (at, document) in all.iter().enumerate() {
-            self.document(document, &format!("item {at}"))?;
+        let mut items = Items {
+            import: self,
+            failed: None,
+        };
+        let read = serde_json::Deserializer::from_reader(file).deserialize_seq(&mut items);
+        if let Some(stop) = items.failed {
+            return Err(stop);
         }
-        Ok(())
+        Ok(read.map_err(|error| wrong("a list of objects was expected", error))?)
     }
 
     fn ndjson(&mut self, file: BufReader<File>) -> Result {
@@ -263,6 +268,33 @@ impl Import<'_> {
             }
             let document = serde_json::from_str(&line).map_err(|error| wrong(&place, error))?;
             self.document(&document, &place)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes in a list as it is read, so that it is never in memory as a whole.
+struct Items<'i, 'd> {
+    import: &'i mut Import<'d>,
+    /// Why an item was not taken in.
+    failed: Option<Stop>,
+}
+
+impl<'j> Visitor<'j> for &mut Items<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, told: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        told.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'j>>(self, mut items: A) -> std::result::Result<(), A::Error> {
+        let mut at = 0;
+        while let Some(document) = items.next_element::<serde_json::Value>()? {
+            if let Err(stop) = self.import.document(&document, &format!("item {at}")) {
+                self.failed = Some(stop);
+                return Err(serde::de::Error::custom("an item was not taken in"));
+            }
+            at += 1;
         }
         Ok(())
     }
@@ -288,13 +320,15 @@ fn typed(cell: &str, kind: Option<Type>) -> Option<Value> {
     let of_edn = || read(cell).ok();
     let value = match kind {
         None => number().or_else(truth),
-        Some(Type::String | Type::Keyword | Type::Symbol | Type::Uuid | Type::Boolean) => None,
+        Some(
+            Type::String | Type::Keyword | Type::Symbol | Type::Uuid | Type::Boolean | Type::Idoc,
+        ) => None,
         Some(Type::Instant) => read(&format!("#inst {}", Value::text(cell)))
             .ok()
             .or_else(number),
         Some(Type::Bytes) => read(&format!("#datalevin/bytes {}", Value::text(cell))).ok(),
         Some(Type::Long | Type::Double | Type::Float | Type::Ref) => number().or_else(of_edn),
-        Some(Type::BigInt | Type::BigDec | Type::Tuple) => of_edn(),
+        Some(Type::BigInt | Type::BigDec | Type::Tuple | Type::Vec) => of_edn(),
     };
     Some(value.unwrap_or_else(|| Value::text(cell)))
 }
