@@ -390,6 +390,17 @@ fn rules_call_themselves() {
             ),
         ]);
     }
+    // What is passed on as it is, and what is turned round, is asked apart from what is said right away.
+    let passed = "[[(r ?a ?k ?b) [?a :follow ?b]] [(r ?a ?k ?b) [?a :follow ?m] (r ?m ?k ?b)]]";
+    let turned = "[[(r ?a ?b ?y) [?a :friend ?b] [?b :age ?y]] [(r ?a ?b ?y) [?a :friend ?b] (r ?b ?a ?y)] [(r ?a ?b ?y) [?a :friend ?b] (r ?a ?a ?y)]]";
+    check(&[
+        (
+            "[:find ?b :in $ % :where (r 21 :x ?b)]",
+            passed,
+            "#{[21] [22] [23] [24] [25]}",
+        ),
+        ("[:find ?y :in $ % :where (r 1 3 ?y)]", turned, "#{[12]}"),
+    ]);
     let odd = "[[(odd ?x ?y) [?x :follow ?y]] [(odd ?x ?y) [?x :follow ?z] (even ?z ?y)] [(even ?x ?y) [?x :follow ?z] (odd ?z ?y)]]";
     let unlike = "[[(far ?x ?y) (leads ?x ?y) (not [?x :follow ?y])] [(leads ?x ?y) [?x :follow ?y]] [(leads ?x ?y) [?x :follow ?z] (leads ?z ?y)]]";
     check(&[

@@ -1,15 +1,19 @@
 //! A folder of named tables: sorted bytes to bytes, in transactions, shared by any number of processes.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::ops::Bound;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::OnceLock;
+use std::thread;
 
 use heed::types::{Bytes, Unit};
 use heed::{
     CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoIter, RoPrefix, RoRange, RoRevRange,
     RoTxn, RwTxn, WithoutTls,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::store::{retrying, told_of_disk};
 use crate::{Error, Failure, Result};
@@ -158,8 +162,12 @@ impl Kv {
     /// Runs `f` on a snapshot.
     pub fn read<T, E: Failure>(&self, mut f: impl FnMut(View<'_>) -> Result<T, E>) -> Result<T, E> {
         retrying(&self.env, &self.gate, || {
+            let twins = Twins::new(&self.env);
             let txn = self.env.read_txn().map_err(Error::from)?;
-            f(View(&txn))
+            f(View {
+                txn: &txn,
+                twins: Some(&twins),
+            })
         })
     }
 
@@ -187,7 +195,11 @@ impl Kv {
 
 /// Everything as it is at one moment.
 #[derive(Clone, Copy)]
-pub struct View<'t>(&'t RoTxn<'t>);
+pub struct View<'t> {
+    txn: &'t RoTxn<'t>,
+    /// Ways to the same moment for other threads, where there may be some.
+    twins: Option<&'t Twins>,
+}
 
 /// A key and its value.
 pub type Pair<'t> = (&'t [u8], &'t [u8]);
@@ -195,12 +207,12 @@ pub type Pair<'t> = (&'t [u8], &'t [u8]);
 impl<'t> View<'t> {
     /// The value of a key.
     pub fn get(self, table: Table, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        Ok(table.0.get(self.0, key)?)
+        Ok(table.0.get(self.txn, key)?)
     }
 
     /// The first of a key and those after it.
     pub fn first_from(self, table: Table, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        Ok(table.0.get_greater_than_or_equal_to(self.0, key)?)
+        Ok(table.0.get_greater_than_or_equal_to(self.txn, key)?)
     }
 
     /// What lies between two keys, in order.
@@ -208,7 +220,7 @@ impl<'t> View<'t> {
         if is_empty(bounds) {
             return Ok(Pairs(Way::None));
         }
-        Ok(Pairs(Way::Range(table.0.range(self.0, &bounds)?)))
+        Ok(Pairs(Way::Range(table.0.range(self.txn, &bounds)?)))
     }
 
     /// What lies between two keys, in reverse order.
@@ -220,22 +232,120 @@ impl<'t> View<'t> {
         if is_empty(bounds) {
             return Ok(Pairs(Way::None));
         }
-        Ok(Pairs(Way::Back(table.0.rev_range(self.0, &bounds)?)))
+        Ok(Pairs(Way::Back(table.0.rev_range(self.txn, &bounds)?)))
     }
 
     /// What begins with these bytes, in order.
     pub fn prefix(self, table: Table, prefix: &[u8]) -> Result<Pairs<'t>> {
         // The engine has no key without bytes.
         Ok(Pairs(if prefix.is_empty() {
-            Way::All(table.0.iter(self.0)?)
+            Way::All(table.0.iter(self.txn)?)
         } else {
-            Way::Prefix(table.0.prefix_iter(self.0, prefix)?)
+            Way::Prefix(table.0.prefix_iter(self.txn, prefix)?)
         }))
     }
 
     /// How many keys a table has.
     pub fn count(self, table: Table) -> Result<u64> {
-        Ok(table.0.len(self.0)?)
+        Ok(table.0.len(self.txn)?)
+    }
+
+    /// How many threads are worth being used for what is much.
+    pub fn width(self) -> usize {
+        static WIDTH: OnceLock<usize> = OnceLock::new();
+        if self.twins.is_none() {
+            return 1;
+        }
+        *WIDTH.get_or_init(|| {
+            let cores = thread::available_parallelism().map_or(1, NonZero::get);
+            cores.min(TWINS + 1)
+        })
+    }
+
+    /// Does a part of some work on each of so many threads, all of them at this moment. Where that is not possible they are done here,
+    /// one after the other.
+    pub fn spread<T: Send>(
+        self,
+        parts: usize,
+        job: impl Fn(usize, View<'t>) -> T + Sync,
+    ) -> Vec<T> {
+        let alone = || (0..parts).map(|part| job(part, self)).collect();
+        let Some(twins) = self.twins else {
+            return alone();
+        };
+        let Some(_ours) = twins.busy.try_lock() else {
+            return alone();
+        };
+        let others = twins.of(self.txn.id(), parts.saturating_sub(1));
+        if others.len() + 1 < parts {
+            return alone();
+        }
+        thread::scope(|scope| {
+            let others = others.into_iter().enumerate();
+            let job = &job;
+            let others: Vec<_> = others
+                .map(|(at, twin)| scope.spawn(move || job(at + 1, twin.view())))
+                .collect();
+            let mut done = vec![job(0, self)];
+            for other in others {
+                done.push(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            done
+        })
+    }
+}
+
+/// Twins of one moment, at most.
+const TWINS: usize = 3;
+
+/// Ways to one moment for other threads. They are made when they are needed, and there for as long as the moment is.
+struct Twins {
+    env: Env<WithoutTls>,
+    made: [OnceLock<Twin>; TWINS],
+    /// Held while they are in use.
+    busy: Mutex<()>,
+}
+
+/// A way to a moment for one thread.
+struct Twin(RoTxn<'static, WithoutTls>);
+
+// SAFETY: a read transaction without thread-local storage is used by any thread, by one at a time. A twin is lent by `View::spread` alone,
+// which holds `busy` while it is, and lends each to one thread; what is borrowed from it cannot leave that thread, as it is not `Send`,
+// but for bytes of the map, which the transaction that has the twins keeps in place for as long as they are lent.
+unsafe impl Sync for Twin {}
+
+impl Twin {
+    fn view(&self) -> View<'_> {
+        View {
+            txn: &self.0,
+            twins: None,
+        }
+    }
+}
+
+impl Twins {
+    fn new(env: &Env<WithoutTls>) -> Self {
+        Self {
+            env: env.clone(),
+            made: Default::default(),
+            busy: Mutex::new(()),
+        }
+    }
+
+    /// So many of them at the moment of that number; fewer where somebody has written since.
+    fn of(&self, moment: usize, count: usize) -> Vec<&Twin> {
+        let mut twins = Vec::with_capacity(count);
+        for place in self.made.iter().take(count) {
+            if place.get().is_none()
+                && let Ok(txn) = self.env.clone().static_read_txn()
+                && txn.id() == moment
+            {
+                // Nobody else is here while `busy` is held.
+                let _made = place.set(Twin(txn));
+            }
+            twins.extend(place.get());
+        }
+        twins
     }
 }
 
@@ -284,7 +394,10 @@ pub struct Batch<'e>(RwTxn<'e>);
 impl Batch<'_> {
     /// Everything as it is within the transaction.
     pub fn view(&self) -> View<'_> {
-        View(&self.0)
+        View {
+            txn: &self.0,
+            twins: None,
+        }
     }
 
     /// Sets the value of a key.

@@ -782,6 +782,7 @@ pub(crate) struct DbQueryArgs {
     /// The query in EDN, as '[:find ?e :where [?e :name "Ada"]]'; - for standard input, @FILE for a file.
     pub(crate) query: String,
     /// What the query takes in beside the database, each in EDN.
+    #[arg(allow_negative_numbers = true)]
     pub(crate) inputs: Vec<String>,
     /// Milliseconds that it may take.
     #[arg(long, value_name = "MS")]

@@ -19,7 +19,10 @@ use crate::{Entity, Error, Result};
 /// Facts that are counted before it is reckoned.
 const COUNTED: usize = 200;
 /// A look-up costs about as much as so many steps of a scan: one of the only value of an entity, and any other.
-const SEEK_STEPS: (usize, usize) = (3, 8);
+const SEEK_STEPS: (u64, u64) = (3, 8);
+
+/// Rows that are worth more than one thread.
+pub(super) const MANY: usize = 20_000;
 
 /// What is known of a place before any row is looked at.
 #[derive(Debug, Clone)]
@@ -140,12 +143,11 @@ impl<'p, 't> Scan<'p, 't> {
         let (mut free, mut outputs, mut same) = (Vec::new(), Vec::new(), Vec::new());
         for (at, place) in [&e, &a, &v].into_iter().enumerate() {
             let Place::Free(var) = place else { continue };
-            match free.iter().position(|known| known == var) {
-                Some(known) => same.push((outputs[known], at)),
-                None => {
-                    free.push(var.clone());
-                    outputs.push(at);
-                }
+            if let Some(known) = free.iter().position(|known| known == var) {
+                same.push((outputs[known], at));
+            } else {
+                free.push(var.clone());
+                outputs.push(at);
             }
         }
         Self {
@@ -273,7 +275,7 @@ impl<'p, 't> Scan<'p, 't> {
 
     /// Steps that a scan of all of it takes.
     pub(crate) fn steps(&self) -> Result<f64> {
-        Ok(float(self.scanned()? as u64))
+        Ok(float(self.scanned()?))
     }
 
     /// Extends the rows by what matches. Whether it was looked up row by row.
@@ -288,7 +290,8 @@ impl<'p, 't> Scan<'p, 't> {
                 .next()
                 .is_some_and(|row| self.single(row).is_some());
             let steps = if single { SEEK_STEPS.0 } else { SEEK_STEPS.1 };
-            let by_lookup = relation.len().saturating_mul(steps);
+            let rows = relation.len() as u64;
+            let by_lookup = rows.saturating_mul(steps) / self.width(relation.len()) as u64;
             // An entity may be called by a name, which is no number.
             let by_name = |place: &Place| match place {
                 Place::Bound(column) => relation.rows().any(|row| row[*column].entity().is_none()),
@@ -367,12 +370,11 @@ impl<'p, 't> Scan<'p, 't> {
     }
 
     /// Steps that a scan of all of it takes.
-    fn scanned(&self) -> Result<usize> {
-        let count = match self.attribute() {
-            Some(attribute) => self.moment.count_of(attribute.id)?,
-            None => self.moment.count()?,
-        };
-        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    fn scanned(&self) -> Result<u64> {
+        match self.attribute() {
+            Some(attribute) => self.moment.count_of(attribute.id),
+            None => self.moment.count(),
+        }
     }
 
     /// The same without rows: what they have is free here.
@@ -387,7 +389,6 @@ impl<'p, 't> Scan<'p, 't> {
 
     /// Extends the rows by what matches: each is looked up. Rows that are looked up by the same come together, and neighbours are near.
     fn looked_up(&self, relation: &Relation<'t>, watch: &Watch) -> Result<Relation<'t>> {
-        let mut joined = self.none_of(relation);
         let columns: Vec<usize> = [&self.e, &self.a, &self.v]
             .into_iter()
             .filter_map(|place| match place {
@@ -395,11 +396,53 @@ impl<'p, 't> Scan<'p, 't> {
                 _ => None,
             })
             .collect();
+        let order = relation.ordered_by(&columns);
+        let width = self.width(order.len());
+        if width == 1 {
+            return self.looked_up_some(relation, &columns, &order, watch);
+        }
+        let (tables, schema) = (self.moment.tables, &self.moment.schema);
+        let (places, bounds) = ([&self.e, &self.a, &self.v], &self.bounds);
+        let limits = watch.limits();
+        let part = order.len().div_ceil(width);
+        let parts = self.moment.view.spread(width, |at, view| {
+            let moment = Moment {
+                view,
+                tables,
+                schema: schema.clone(),
+            };
+            let scan = Scan::of(&moment, places.map(Place::clone), bounds.clone());
+            let order = order.chunks(part).nth(at).unwrap_or_default();
+            scan.looked_up_some(relation, &columns, order, &limits.watch())
+        });
+        let mut parts = parts.into_iter().collect::<Result<Vec<_>>>()?.into_iter();
+        let mut joined = parts.next().unwrap_or_else(|| self.none_of(relation));
+        joined.append(parts);
+        Ok(joined)
+    }
+
+    /// How many threads so many rows are worth.
+    fn width(&self, rows: usize) -> usize {
+        if rows < MANY {
+            return 1;
+        }
+        self.moment.view.width()
+    }
+
+    /// The same for some of the rows, in an order.
+    fn looked_up_some(
+        &self,
+        relation: &Relation<'t>,
+        columns: &[usize],
+        order: &[usize],
+        watch: &Watch,
+    ) -> Result<Relation<'t>> {
+        let mut joined = self.none_of(relation);
         let width = self.free.len();
         let mut found: Vec<Cell<'t>> = Vec::new();
         let mut matches = 0;
         let mut last: Option<usize> = None;
-        for at in relation.ordered_by(&columns) {
+        for &at in order {
             watch.step()?;
             let row = relation.row(at);
             let is_last = last.is_some_and(|last| {

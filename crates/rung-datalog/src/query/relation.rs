@@ -102,6 +102,16 @@ impl<'t> Relation<'t> {
         self.held.take(bytes, watch)
     }
 
+    /// Adds the rows of others, which have the same columns.
+    pub(crate) fn append(&mut self, others: impl IntoIterator<Item = Self>) {
+        for other in others {
+            debug_assert_eq!(self.vars, other.vars, "they have the same columns");
+            self.cells.extend(other.cells);
+            self.rows += other.rows;
+            self.held.take_over(other.held);
+        }
+    }
+
     /// The places of rows, in an order in which those that have nearly the same in the columns are near to each other.
     pub(crate) fn ordered_by(&self, columns: &[usize]) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.rows).collect();

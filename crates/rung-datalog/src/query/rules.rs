@@ -549,21 +549,51 @@ impl<'t> Context<'_, 't> {
         Ok(())
     }
 
+    /// What was asked since this was called last.
+    fn new_demand(&self, key: &Key, arity: usize, known: &[bool]) -> Result<Relation<'t>> {
+        let mut recursion = self.recursion.borrow_mut();
+        let table = recursion
+            .tables
+            .entry(key.clone())
+            .or_insert_with(|| Table::new(arity));
+        table.spread = table.answers.len();
+        let demand = table.demand(known);
+        let from = std::mem::replace(&mut demand.spread, demand.rows.len());
+        demand.rows.relation.tail(from, self.watch)
+    }
+
+    /// What a branch says of the places that were reached last.
+    fn ask_from(
+        &self,
+        round: &mut Round<'_, 't>,
+        clauses: &[Clause],
+        head: &[Var],
+        wanted: &[Var],
+    ) -> Result<Relation<'t>> {
+        let given = head.iter().zip(round.known).filter(|(_, known)| **known);
+        let given: Vec<&Var> = given.map(|(var, _)| var).collect();
+        let shape = Shape::of(clauses, &given, wanted);
+        let same = round
+            .asked
+            .iter()
+            .find(|(other, _)| Some(other) == shape.as_ref());
+        if let Some((_, found)) = same {
+            return Ok(found.clone());
+        }
+        let start = renamed(&round.fresh, round.origins, round.known, head);
+        let needed: Vec<Var> = round.origins.iter().chain(wanted).cloned().collect();
+        let found = self.solve(clauses, start, &needed)?;
+        round
+            .asked
+            .extend(shape.map(|shape| (shape, found.clone())));
+        Ok(found)
+    }
+
     /// Works out a rule that goes from what is known to what is known next: where it began is remembered, and what it says is
     /// said once at each place that is reached.
     fn follow(&self, source: &Name, rule: &Rule, known: &[bool], chain: &Chain) -> Result<()> {
         let key = (source.clone(), rule.name.clone());
-        let seeds = {
-            let mut recursion = self.recursion.borrow_mut();
-            let table = recursion
-                .tables
-                .entry(key.clone())
-                .or_insert_with(|| Table::new(rule.arity));
-            let demand = table.demand(known);
-            let from = std::mem::replace(&mut demand.spread, demand.rows.len());
-            table.spread = table.answers.len();
-            table.demand(known).rows.relation.tail(from, self.watch)?
-        };
+        let seeds = self.new_demand(&key, rule.arity, known)?;
         let origins: Vec<Var> = (0..seeds.vars.len())
             .map(|at| Var::new(format!("?@{at}")))
             .collect();
@@ -581,23 +611,11 @@ impl<'t> Context<'_, 't> {
         while from < reached.len() {
             let fresh = reached.relation.tail(from, self.watch)?;
             from = reached.len();
-            // A branch often asks to be called again with what another says right away.
-            let mut asked: Vec<(Vec<Clause>, Relation<'t>)> = Vec::new();
-            let mut ask = |clauses: &[Clause], head: &[Var], wanted: &[Var]| {
-                let given = head.iter().zip(known).filter(|(_, known)| **known);
-                let given: Vec<&Var> = given.map(|(var, _)| var).collect();
-                let shape = shape(clauses, &given, wanted);
-                let same = asked
-                    .iter()
-                    .find(|(other, _)| Some(other) == shape.as_ref());
-                if let Some((_, found)) = same {
-                    return Ok(found.clone());
-                }
-                let start = renamed(&fresh, &origins, known, head);
-                let needed: Vec<Var> = origins.iter().chain(wanted).cloned().collect();
-                let found = self.solve(clauses, start, &needed)?;
-                asked.extend(shape.map(|shape| (shape, found.clone())));
-                Ok::<_, Error>(found)
+            let mut round = Round {
+                known,
+                origins: &origins,
+                fresh,
+                asked: Vec::new(),
             };
             for (at, branch) in rule.branches.iter().enumerate() {
                 let mut clauses = asked_of(source, &branch.clauses).into_owned();
@@ -618,7 +636,7 @@ impl<'t> Context<'_, 't> {
                             super::ast::add(&mut wanted, var);
                         }
                     }
-                    let found = ask(&clauses, &branch.head, &wanted)?;
+                    let found = self.ask_from(&mut round, &clauses, &branch.head, &wanted)?;
                     let column = |var: &Var| {
                         let place = wanted.iter().position(|own| own == var);
                         origins.len() + place.unwrap_or(0)
@@ -647,7 +665,8 @@ impl<'t> Context<'_, 't> {
                         .zip(known)
                         .filter(|(_, known)| !**known)
                         .map(|(var, _)| var.clone());
-                    let found = ask(&clauses, &branch.head, &free.collect::<Vec<_>>())?;
+                    let free: Vec<Var> = free.collect();
+                    let found = self.ask_from(&mut round, &clauses, &branch.head, &free)?;
                     let mut answers = Relation::none(places(rule.arity));
                     for row in found.rows() {
                         let (mut origin, mut rest) =
@@ -669,40 +688,61 @@ impl<'t> Context<'_, 't> {
     }
 }
 
-/// Patterns and calls whose variables are named by what they are for, so that it can be told whether two branches ask the same;
-/// nothing where a branch asks for more than that.
-fn shape(clauses: &[Clause], given: &[&Var], wanted: &[Var]) -> Option<Vec<Clause>> {
-    let mut own: Vec<Var> = Vec::new();
-    let mut named = |term: &Term| match term {
-        Term::Var(var) => {
-            let name = if let Some(at) = given.iter().position(|other| *other == var) {
-                format!("?given{at}")
-            } else if let Some(at) = wanted.iter().position(|other| other == var) {
-                format!("?wanted{at}")
-            } else {
-                super::ast::add(&mut own, var);
-                format!(
-                    "?own{}",
-                    own.iter().position(|other| other == var).unwrap_or(0)
-                )
-            };
-            Term::Var(Var::new(name))
-        }
-        other => other.clone(),
-    };
-    let each = clauses.iter().map(|clause| match clause {
-        Clause::Pattern(pattern) => Some(Clause::Pattern(Pattern {
-            source: pattern.source.clone(),
-            terms: pattern.terms.iter().map(&mut named).collect(),
-        })),
-        Clause::Rule(call) => Some(Clause::Rule(RuleCall {
-            source: call.source.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.iter().map(&mut named).collect(),
-        })),
-        _ => None,
-    });
-    each.collect()
+/// A step from the places that were reached last.
+struct Round<'r, 't> {
+    known: &'r [bool],
+    origins: &'r [Var],
+    fresh: Relation<'t>,
+    /// What was asked: a branch often asks to be called again with what another says right away.
+    asked: Vec<(Shape, Relation<'t>)>,
+}
+
+/// Patterns and calls, and what is wanted of them, with variables named by what they are for: so it can be told whether two branches
+/// ask the same.
+#[derive(PartialEq)]
+struct Shape {
+    clauses: Vec<Clause>,
+    wanted: Vec<Term>,
+}
+
+impl Shape {
+    /// Nothing where a branch asks for more than that.
+    fn of(clauses: &[Clause], given: &[&Var], wanted: &[Var]) -> Option<Self> {
+        let mut own: Vec<Var> = Vec::new();
+        let mut named = |term: &Term| match term {
+            Term::Var(var) => {
+                let name = if let Some(at) = given.iter().position(|other| *other == var) {
+                    format!("?given{at}")
+                } else if let Some(at) = wanted.iter().position(|other| other == var) {
+                    format!("?wanted{at}")
+                } else {
+                    super::ast::add(&mut own, var);
+                    let at = own.iter().position(|other| other == var);
+                    format!("?own{}", at.unwrap_or(0))
+                };
+                Term::Var(Var::new(name))
+            }
+            other => other.clone(),
+        };
+        let each = clauses.iter().map(|clause| match clause {
+            Clause::Pattern(pattern) => Some(Clause::Pattern(Pattern {
+                source: pattern.source.clone(),
+                terms: pattern.terms.iter().map(&mut named).collect(),
+            })),
+            Clause::Rule(call) => Some(Clause::Rule(RuleCall {
+                source: call.source.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.iter().map(&mut named).collect(),
+            })),
+            _ => None,
+        });
+        let clauses = each.collect::<Option<_>>()?;
+        let wanted = wanted.iter().map(|var| named(&Term::Var(var.clone())));
+        Some(Self {
+            clauses,
+            wanted: wanted.collect(),
+        })
+    }
 }
 
 /// Rows of what is known, under the names that a branch has for it.

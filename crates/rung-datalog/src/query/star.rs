@@ -6,7 +6,7 @@ use rung_edn::Value;
 
 use super::ast::{Clause, Pattern, Term, Var};
 use super::cell::Cell;
-use super::pattern::{Within, bound, bounds, wanted};
+use super::pattern::{MANY, Within, bound, bounds, wanted};
 use super::relation::Relation;
 use super::watch::Watch;
 use crate::datom::encoded;
@@ -21,7 +21,7 @@ const PROBE_STEPS: u64 = 2;
 const MAX_PASSED: usize = 3;
 
 /// Patterns of one entity.
-pub(crate) struct Star<'p> {
+pub(crate) struct Star {
     /// The column of the entity.
     column: usize,
     /// What is wanted, by attribute.
@@ -29,7 +29,6 @@ pub(crate) struct Star<'p> {
     free: Vec<Var>,
     /// The places of its patterns among the clauses.
     pub(crate) clauses: Vec<usize>,
-    moment: &'p Moment<'p>,
 }
 
 enum Want {
@@ -43,10 +42,10 @@ enum Want {
     Any,
 }
 
-impl<'p> Star<'p> {
+impl Star {
     /// The star that a pattern is of, where several patterns make one.
     pub(crate) fn of(
-        moment: &'p Moment<'p>,
+        moment: &Moment<'_>,
         todo: &[&Clause],
         at: usize,
         relation: &Relation<'_>,
@@ -66,7 +65,6 @@ impl<'p> Star<'p> {
             wanted: Vec::new(),
             free: Vec::new(),
             clauses: Vec::new(),
-            moment,
         };
         let others = (0..todo.len()).filter(|other| *other != at);
         for at in std::iter::once(at).chain(others) {
@@ -74,7 +72,7 @@ impl<'p> Star<'p> {
                 continue;
             };
             let same = pattern.source == first.source && pattern.terms[0] == first.terms[0];
-            if same && star.takes_in(pattern, relation, todo)? {
+            if same && star.takes_in(moment, pattern, relation, todo)? {
                 star.clauses.push(at);
             } else if star.clauses.is_empty() {
                 return Ok(None);
@@ -82,26 +80,29 @@ impl<'p> Star<'p> {
         }
         let by_number = relation.rows().all(|row| row[column].entity().is_some());
         star.wanted.sort_by_key(|(a, _)| *a);
-        let worth_it = star.clauses.len() > 1 && by_number && star.is_less_work(relation.len())?;
+        let worth_it =
+            star.clauses.len() > 1 && by_number && star.is_less_work(moment, relation.len())?;
         Ok(worth_it.then_some(star))
     }
 
     /// Whether one pass over the facts of entities takes fewer steps than one for each attribute.
-    fn is_less_work(&self, rows: usize) -> Result<bool> {
-        let rows = rows as u64;
+    fn is_less_work(&self, moment: &Moment<'_>, rows: usize) -> Result<bool> {
+        let rows = rows.max(1) as u64;
         let mut apart: u64 = 0;
         for (a, _) in &self.wanted {
-            let scan = self.moment.count_of(*a)?.saturating_mul(PROBE_STEPS);
+            let scan = moment.count_of(*a)?.saturating_mul(PROBE_STEPS);
             apart = apart.saturating_add(scan.min(rows.saturating_mul(SEEK_STEPS)));
         }
-        let steps = SEEK_STEPS + self.wanted.len() as u64;
-        let together = rows.saturating_mul(steps);
+        // From one to the next it is stepped or jumped, whichever is shorter.
+        let between = (moment.count()? / rows).min(SEEK_STEPS);
+        let together = rows.saturating_mul(between + self.wanted.len() as u64);
         Ok(together <= apart)
     }
 
     /// Takes a pattern in, where it has at most one match. Whether it does.
     fn takes_in(
         &mut self,
+        moment: &Moment<'_>,
         pattern: &Pattern,
         relation: &Relation<'_>,
         conditions: &[&Clause],
@@ -109,12 +110,12 @@ impl<'p> Star<'p> {
         let [_, Term::Constant(Value::Keyword(name)), rest @ ..] = &pattern.terms[..] else {
             return Ok(false);
         };
-        let Some(attribute) = self.moment.attribute(name) else {
+        let Some(attribute) = moment.attribute(name) else {
             return Ok(false);
         };
         let want = match rest {
             [] | [Term::Blank] => Want::Any,
-            [Term::Constant(value)] => match wanted(self.moment, Some(attribute), value)? {
+            [Term::Constant(value)] => match wanted(moment, Some(attribute), value)? {
                 Some(value) => Want::Fixed(encoded(&value)),
                 None => return Ok(false),
             },
@@ -145,12 +146,47 @@ impl<'p> Star<'p> {
         let entities = entities.filter_map(|(at, row)| Some((row[self.column].entity()?, at)));
         let mut rows: Vec<(Entity, usize)> = entities.collect();
         rows.sort_unstable();
-        let mut joined = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
-        joined.distinct = relation.distinct;
-        joined.follows.clone_from(&relation.follows);
+        let width = moment.view.width();
+        if rows.len() < MANY || width == 1 {
+            return self.join_some(moment, relation, &rows, watch);
+        }
+        let (tables, schema, limits) = (moment.tables, &moment.schema, watch.limits());
+        let part = rows.len().div_ceil(width);
+        let parts = moment.view.spread(width, |at, view| {
+            let moment = Moment {
+                view,
+                tables,
+                schema: schema.clone(),
+            };
+            let rows = rows.chunks(part).nth(at).unwrap_or_default();
+            self.join_some(&moment, relation, rows, &limits.watch())
+        });
+        let mut parts = parts.into_iter().collect::<Result<Vec<_>>>()?.into_iter();
+        let mut joined = parts.next().unwrap_or_else(|| self.none_of(relation));
+        joined.append(parts);
+        Ok(joined)
+    }
+
+    /// What it makes of rows, as long as there are none.
+    fn none_of<'t>(&self, relation: &Relation<'t>) -> Relation<'t> {
+        let mut none = Relation::none(relation.vars.iter().chain(&self.free).cloned().collect());
+        none.distinct = relation.distinct;
+        none.follows.clone_from(&relation.follows);
         let entity = &relation.vars[self.column];
         let free = self.free.iter().map(|var| (entity.clone(), var.clone()));
-        joined.follows.extend(free);
+        none.follows.extend(free);
+        none
+    }
+
+    /// The same for some of the rows, by their entities in order.
+    fn join_some<'t>(
+        &self,
+        moment: &Moment<'t>,
+        relation: &Relation<'t>,
+        rows: &[(Entity, usize)],
+        watch: &Watch,
+    ) -> Result<Relation<'t>> {
+        let mut joined = self.none_of(relation);
         let mut found: Vec<Vec<&'t [u8]>> = vec![Vec::new(); self.wanted.len()];
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(joined);
