@@ -186,3 +186,78 @@ fn two_who_are_followed_to_where_they_meet() {
     let all = Value::Long(i64::try_from(FILMS).unwrap());
     assert_eq!(answer.into_value(), all);
 }
+
+/// So many rows that they are worth several threads, while somebody writes and while nobody does.
+#[test]
+fn many_rows_are_looked_up_at_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let schema = "{:kind {:db/valueType :db.type/long}
+                   :year {:db/valueType :db.type/long}
+                   :name {:db/valueType :db.type/string}
+                   :tag {:db/valueType :db.type/long :db/cardinality :db.cardinality/many}}";
+    db.update_schema(&read(schema).unwrap()).unwrap();
+    let count: i64 = 60_000;
+    let mut text = "[".to_owned();
+    for n in 1..=count {
+        write!(
+            text,
+            "{{:db/id {n} :kind {} :year {n} :name \"n{n}\" :tag [{} {}]}}",
+            n % 5 / 2,
+            n % 3,
+            3 + n % 4
+        )
+        .unwrap();
+    }
+    text.push(']');
+    db.transact(&read(&text).unwrap()).unwrap();
+    let wanted: Vec<i64> = (1..=count).filter(|n| n % 5 / 2 == 1).collect();
+    assert!(wanted.len() > 20_000);
+    let ask = |query: &str| {
+        let answer = db
+            .query(&read(query).unwrap(), &[], &Bounds::default())
+            .unwrap();
+        let rows = answer.rows.into_iter();
+        rows.map(|row| {
+            row.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect::<BTreeSet<_>>()
+    };
+    let one = "[:find ?e ?y :where [?e :kind 1] [?e :year ?y]]";
+    let several = "[:find ?e ?y ?n :where [?e :kind 1] [?e :year ?y] [?e :name ?n]]";
+    let many = "[:find ?e ?t :where [?e :kind 1] [?e :tag ?t]]";
+    let check = || {
+        assert_eq!(
+            ask(one),
+            wanted.iter().map(|n| format!("{n} {n}")).collect()
+        );
+        assert_eq!(
+            ask(several),
+            wanted.iter().map(|n| format!("{n} {n} \"n{n}\"")).collect()
+        );
+        let tags = wanted
+            .iter()
+            .flat_map(|n| [format!("{n} {}", n % 3), format!("{n} {}", 3 + n % 4)]);
+        assert_eq!(ask(many), tags.collect());
+    };
+    check();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (db, is_done) = (&db, &done);
+        scope.spawn(move || {
+            let mut n = 0;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                n += 1;
+                db.transact(&read(&format!("[{{:db/id {} :other {n}}}]", count + n)).unwrap())
+                    .unwrap();
+            }
+        });
+        for _ in 0..3 {
+            check();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
