@@ -108,14 +108,22 @@ impl<'c> Plan<'c> {
         Some((next.clause, next.rows))
     }
 
-    /// Leaves out a clause that was done together with another.
-    pub(crate) fn leave_out(&mut self, clause: &Clause) {
-        let before = self.steps.len();
-        self.steps
-            .retain(|planned| !std::ptr::eq(planned.clause, clause));
-        if self.steps.len() < before {
-            self.expected = None;
+    /// Leaves out clauses that were done together with the last one. How many rows there should be after all of them.
+    pub(crate) fn leave_out(&mut self, done: &[&Clause]) -> Option<usize> {
+        let is_done =
+            |planned: &Planned<'_>| done.iter().any(|own| std::ptr::eq(*own, planned.clause));
+        let mut together = self.expected;
+        let mut is_next = true;
+        for planned in &self.steps {
+            if is_done(planned) {
+                together = planned.rows.filter(|_| is_next);
+            } else {
+                is_next = false;
+            }
         }
+        self.steps.retain(|planned| !is_done(planned));
+        self.expected = together;
+        together
     }
 }
 

@@ -160,9 +160,9 @@ impl<'t> Context<'_, 't> {
                 let clauses: Vec<&Clause> =
                     places.iter().rev().map(|at| todo.remove(*at)).collect();
                 relation = self.needed_later(joined, &todo, needed)?;
+                let expected = plan.leave_out(&clauses);
                 for clause in clauses.into_iter().rev() {
-                    plan.leave_out(clause);
-                    self.note(clause, "merge", None, relation.len(), began);
+                    self.note(clause, "merge", expected, relation.len(), began);
                 }
                 continue;
             }
