@@ -88,6 +88,42 @@ fn a_plan_that_came_true_is_followed_again() {
     assert_eq!(rows, [[Value::Long(19_995)]]);
 }
 
+/// What was done at once is done one after the other when there is more of it, and what needs it comes later still.
+#[test]
+fn a_plan_is_followed_with_other_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let schema = "{:k {:db/valueType :db.type/long} :a {:db/valueType :db.type/long} :b {:db/valueType :db.type/long} :c {:db/valueType :db.type/long}}";
+    db.update_schema(&read(schema).unwrap()).unwrap();
+    let mut text = "[".to_owned();
+    for n in 1..=3_000 {
+        write!(
+            text,
+            "{{:db/id {n} :k {} :a {} :b {} :c {}}}",
+            n % 40,
+            n % 7,
+            n % 11,
+            n % 13
+        )
+        .unwrap();
+    }
+    text.push(']');
+    db.transact(&read(&text).unwrap()).unwrap();
+    let query = read("[:find (count ?e) (sum ?z) :in $ [?k ...] :where [?e :k ?k] [?e :a ?a] [?e :b ?b] [?e :c ?c] (or-join [[?c] ?z] [(+ ?c 1) ?z] (and [?z :c ?c] [(> ?c 13)]))]").unwrap();
+    for most in [13, 38, 5, 39] {
+        let keys: Vec<Value> = (0..=most).map(Value::Long).collect();
+        let answer = db
+            .query(&query, &[Value::Vector(keys)], &Bounds::default())
+            .unwrap();
+        let (mut count, mut sum) = (0, 0);
+        for n in (1..=3_000).filter(|n| n % 40 <= most) {
+            count += 1;
+            sum += n % 13 + 1;
+        }
+        assert_eq!(answer.rows, [[Value::Long(count), Value::Long(sum)]]);
+    }
+}
+
 #[test]
 fn a_limit_stops_the_work() {
     let (_folder, db) = films();

@@ -401,6 +401,21 @@ fn rules_call_themselves() {
         ),
         ("[:find ?y :in $ % :where (r 1 3 ?y)]", turned, "#{[12]}"),
     ]);
+    // What a rule cannot do without has a value before it is called.
+    let older =
+        "[[(older ?x ?y) [(> ?x ?y)]] [(next ?x ?y) (after ?x ?y)] [(after ?x ?y) [(+ ?x 1) ?y]]]";
+    check(&[
+        (
+            "[:find ?n ?o :in $ % :where [?e :age ?x] [?f :age ?y] (older ?x ?y) [?e :name ?n] [?f :name ?o]]",
+            older,
+            "#{[\"Ada\" \"Cy\"] [\"Bob\" \"Cy\"]}",
+        ),
+        (
+            "[:find ?x ?y :in $ % :where [?e :boss ?x] (next ?x ?y) [?y :boss ?x]]",
+            older,
+            "#{[1 2] [2 3] [3 4]}",
+        ),
+    ]);
     let odd = "[[(odd ?x ?y) [?x :follow ?y]] [(odd ?x ?y) [?x :follow ?z] (even ?z ?y)] [(even ?x ?y) [?x :follow ?z] (odd ?z ?y)]]";
     let unlike = "[[(far ?x ?y) (leads ?x ?y) (not [?x :follow ?y])] [(leads ?x ?y) [?x :follow ?y]] [(leads ?x ?y) [?x :follow ?z] (leads ?z ?y)]]";
     check(&[

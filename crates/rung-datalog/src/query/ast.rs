@@ -196,6 +196,8 @@ pub(crate) struct Rule {
     /// How many of its arguments must have values before it is called.
     pub(crate) required: usize,
     pub(crate) branches: Vec<Branch>,
+    /// Which of its arguments must have values before, as they are said to or because a branch cannot do without.
+    pub(crate) wants: Vec<bool>,
     /// The rules that it calls and that call it, with itself where it comes back to itself.
     pub(crate) together: Arc<[Name]>,
 }
@@ -288,37 +290,69 @@ impl Clause {
     }
 }
 
-impl Or {
-    /// The variables that must have values before: those that are said to, and those that a branch uses and gives no value.
-    pub(crate) fn wants(&self) -> Vec<Var> {
-        let shared = self.shared();
-        let mut wanted = self.required.clone();
-        for branch in &self.branches {
-            let (mut given, mut used) = (Vec::new(), Vec::new());
-            for clause in branch {
-                match clause {
-                    Clause::Pattern(_) | Clause::Rule(_) => clause.vars(&mut given),
-                    Clause::Or(or) => {
-                        or.shared().iter().for_each(|var| add(&mut given, var));
-                        or.wants().iter().for_each(|var| add(&mut used, var));
-                    }
-                    Clause::Function(call, binding) => {
-                        call.vars(&mut used);
-                        binding.vars(&mut given);
-                    }
-                    Clause::Predicate(call) => call.vars(&mut used),
-                    Clause::Not(_) => clause.vars(&mut used),
+impl Rules {
+    /// The variables that must have values before a clause that brings rows.
+    pub(crate) fn wanted_by(&self, clause: &Clause) -> Vec<Var> {
+        let mut wanted = Vec::new();
+        match clause {
+            Clause::Or(or) => {
+                let shared = or.shared();
+                wanted.clone_from(&or.required);
+                for branch in &or.branches {
+                    let missing = self.wanted_within(branch);
+                    let missing = missing.iter().filter(|var| shared.contains(var));
+                    missing.for_each(|var| add(&mut wanted, var));
                 }
             }
-            for var in used {
-                if shared.contains(&var) && !given.contains(&var) {
-                    add(&mut wanted, &var);
+            Clause::Rule(call) => {
+                let wants = self.0.get(&call.name).map_or(&[][..], |rule| &rule.wants);
+                for (term, _) in call
+                    .arguments
+                    .iter()
+                    .zip(wants)
+                    .filter(|(_, wants)| **wants)
+                {
+                    terms(std::slice::from_ref(term), &mut wanted);
                 }
             }
+            _ => {}
         }
         wanted
     }
 
+    /// The variables that clauses use together and none of them gives a value.
+    pub(crate) fn wanted_within(&self, clauses: &[Clause]) -> Vec<Var> {
+        let (mut given, mut used) = (Vec::new(), Vec::new());
+        for clause in clauses {
+            match clause {
+                Clause::Pattern(_) => clause.vars(&mut given),
+                Clause::Or(_) | Clause::Rule(_) => {
+                    let wanted = self.wanted_by(clause);
+                    let mut own = Vec::new();
+                    clause.vars(&mut own);
+                    for var in &own {
+                        let into = if wanted.contains(var) {
+                            &mut used
+                        } else {
+                            &mut given
+                        };
+                        add(into, var);
+                    }
+                }
+                Clause::Function(call, binding) => {
+                    call.vars(&mut used);
+                    binding.vars(&mut given);
+                }
+                Clause::Predicate(call) => call.vars(&mut used),
+                Clause::Not(_) => clause.vars(&mut used),
+            }
+        }
+        used.retain(|var| !given.contains(var));
+        used
+    }
+}
+
+impl Or {
     /// The variables that it shares with what is around it.
     pub(crate) fn shared(&self) -> Vec<Var> {
         if let Some(vars) = &self.vars {

@@ -599,6 +599,9 @@ pub(crate) fn rules(given: &Value) -> Result<Rules> {
             arity: branch.head.len(),
             required: required.len(),
             branches: Vec::new(),
+            wants: (0..branch.head.len())
+                .map(|at| at < required.len())
+                .collect(),
             together: Arc::default(),
         });
         if rule.arity != branch.head.len() {

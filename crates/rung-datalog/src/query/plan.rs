@@ -35,6 +35,8 @@ pub(crate) struct Plan<'c> {
     expected: Option<usize>,
     /// The clauses that were taken from it, and how many rows there were after each.
     done: Vec<(&'c Clause, usize)>,
+    /// Of how many of them the rows are known.
+    counted: usize,
     /// Whether it was found wrong on the way.
     is_wrong: bool,
 }
@@ -71,7 +73,8 @@ impl<'c> Plan<'c> {
 
     /// Whether it says what comes next, now that there are so many rows: about as many as it expects.
     pub(crate) fn holds(&mut self, rows: usize) -> bool {
-        if let Some((_, after)) = self.done.last_mut() {
+        let known = std::mem::replace(&mut self.counted, self.done.len());
+        for (_, after) in &mut self.done[known..] {
             *after = rows;
         }
         if let Some(expected) = self.expected {
@@ -117,6 +120,7 @@ impl<'c> Plan<'c> {
         for planned in &self.steps {
             if is_done(planned) {
                 together = planned.rows.filter(|_| is_next);
+                self.done.push((planned.clause, 0));
             } else {
                 is_next = false;
             }
@@ -176,7 +180,6 @@ impl<'t> Context<'_, 't> {
         todo: &[&'c Clause],
         relation: &Relation<'t>,
     ) -> Result<Plan<'c>> {
-        let has = |var: &Var| relation.column(var).is_some();
         let brings: Vec<&'c Clause> = todo
             .iter()
             .copied()
@@ -187,10 +190,7 @@ impl<'t> Context<'_, 't> {
             .collect();
         // Nothing is to be compared.
         if let [clause] = brings[..] {
-            let possible = match clause {
-                Clause::Or(or) => or.wants().iter().all(has),
-                _ => true,
-            };
+            let possible = self.is_possible(clause, relation);
             return Ok(Plan::of(possible.then_some(Planned { clause, rows: None })));
         }
         let mut names: Vec<Var> = relation.vars.clone();
@@ -215,6 +215,12 @@ impl<'t> Context<'_, 't> {
             rows: Some(rows.ceil() as usize),
         });
         Ok(Plan::of(steps))
+    }
+
+    /// Whether everything has a value that must have one before a clause.
+    pub(crate) fn is_possible(&self, clause: &Clause, relation: &Relation<'t>) -> bool {
+        let wanted = self.rules.wanted_by(clause);
+        wanted.iter().all(|var| relation.column(var).is_some())
     }
 
     /// What a clause finds for a row, on average over some.
@@ -294,10 +300,7 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         for &clause in brings {
             let mut vars = Vec::new();
             clause.vars(&mut vars);
-            let wants = match clause {
-                Clause::Or(or) => mask(&or.wants()),
-                _ => 0,
-            };
+            let wants = mask(&context.rules.wanted_by(clause));
             let size = context.fan_out(clause, &base, todo)?;
             let (scan, sample) = match clause {
                 Clause::Pattern(pattern) => match context.source(&pattern.source)? {

@@ -99,7 +99,32 @@ impl Rules {
                 Arc::make_mut(rule).together = together;
             }
         }
+        rules.find_wants();
         rules
+    }
+
+    /// Finds out what rules cannot do without, which depends on what those that they call cannot.
+    fn find_wants(&mut self) {
+        loop {
+            let mut more: Vec<(Name, usize)> = Vec::new();
+            for rule in self.0.values() {
+                for branch in &rule.branches {
+                    let wanted = self.wanted_within(&branch.clauses);
+                    let places = branch.head.iter().enumerate();
+                    let places =
+                        places.filter(|(at, var)| !rule.wants[*at] && wanted.contains(var));
+                    more.extend(places.map(|(at, _)| (rule.name.clone(), at)));
+                }
+            }
+            if more.is_empty() {
+                return;
+            }
+            for (name, at) in more {
+                if let Some(rule) = self.0.get_mut(&name) {
+                    Arc::make_mut(rule).wants[at] = true;
+                }
+            }
+        }
     }
 
     /// The rules that this one calls and that call it, with itself where it comes back to itself.
@@ -146,6 +171,7 @@ fn lift(rule: &Name, clauses: &mut [Clause], into: &mut HashMap<Name, Arc<Rule>>
             arity: head.len(),
             required: 0,
             branches: Vec::new(),
+            wants: vec![false; head.len()],
             together: Arc::default(),
         };
         into.insert(name.clone(), Arc::new(own.clone()));

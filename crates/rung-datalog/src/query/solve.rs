@@ -195,12 +195,18 @@ impl<'t> Context<'_, 't> {
         if !plan.holds(relation.len()) {
             plan.turn_to(self.plan(todo, relation)?);
         }
-        let next = plan.next().and_then(|(clause, rows)| {
-            let at = todo.iter().position(|own| std::ptr::eq(*own, clause))?;
-            Some((at, rows))
-        });
-        if let Some(next) = next {
-            return Ok(next);
+        // One that is remembered may come too early, where others are no longer done at once.
+        for is_new in [false, true] {
+            let next = plan.next().and_then(|(clause, rows)| {
+                let at = todo.iter().position(|own| std::ptr::eq(*own, clause))?;
+                Some((at, rows)).filter(|_| self.is_possible(clause, relation))
+            });
+            if let Some(next) = next {
+                return Ok(next);
+            }
+            if !is_new {
+                plan.turn_to(self.plan(todo, relation)?);
+            }
         }
         let mut missing = Vec::new();
         for clause in todo {
