@@ -254,6 +254,12 @@ codes! {
         "No tool the caller may use has this name.";
     UnknownDatabase "unknown_database" Absent 404 Corrected datalevin ":unknown-database":
         "No open database has this id.";
+    UnknownKv "unknown_kv" Absent 404 Corrected datalevin ":unknown-kv":
+        "No open key-value store has this id.";
+    UnknownSearchIndex "unknown_search_index" Absent 404 Corrected datalevin ":unknown-search-index":
+        "No open search index has this id.";
+    UnknownVectorIndex "unknown_vector_index" Absent 404 Corrected datalevin ":unknown-vector-index":
+        "No open vector index has this id.";
     QueryNotFound "query_not_found" Absent 404 Corrected:
         "The text searched for does not occur.";
     PathNotFound "path_not_found" Absent 404 Corrected pdpp "field_not_found":

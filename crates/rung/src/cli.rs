@@ -749,6 +749,15 @@ pub(crate) enum DbCommand {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
+    /// Serves databases to one MCP client on standard input and output, under the names of Datalevin's tools.
+    Mcp {
+        /// Lets databases be made and changed.
+        #[arg(long, short = 'w')]
+        allow_writes: bool,
+        /// Only databases within this folder; may be said several times.
+        #[arg(long, value_name = "DIR")]
+        root: Vec<PathBuf>,
+    },
     /// Asks and changes, one after the other.
     Repl {
         /// The database's folder.

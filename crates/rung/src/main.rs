@@ -7,7 +7,6 @@ mod demo;
 mod exit;
 mod grant_file;
 mod offer;
-mod pages;
 mod password;
 mod reach;
 mod records;

@@ -93,7 +93,7 @@ impl Head {
     }
 
     /// Whether the first row is all that was asked for.
-    pub(crate) fn is_one(&self) -> bool {
+    pub fn is_one(&self) -> bool {
         matches!(self.form, Form::Tuple | Form::Scalar)
     }
 }

@@ -75,6 +75,11 @@ impl Db {
         self.read(|moment| Ok(run(moment, &query, inputs, bounds, false)?.0))
     }
 
+    /// What the rows of a query's answer are.
+    pub fn head(&self, query: &Value) -> Result<Head> {
+        Ok(Head::of(&self.asked().prepare(query)?.query))
+    }
+
     /// Answers a query, and says how that was done.
     pub fn explain(
         &self,

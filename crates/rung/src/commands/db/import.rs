@@ -6,13 +6,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rung_datalog::{Db, Schema, Type};
+use rung_db::json::of_json;
 use rung_edn::{Map, Name, Value, read};
 use rung_fault::{Code, Fault};
 use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 
 use super::dump::no_dump;
-use super::show::of_json;
 use crate::cli::{DbFormat, DbImportArgs};
 use crate::exit::{Result, Stop};
 

@@ -3,6 +3,7 @@
 mod dump;
 mod explain;
 mod import;
+mod mcp;
 mod pull;
 mod query;
 mod repl;
@@ -33,6 +34,7 @@ pub(super) fn run(command: DbCommand, settings: impl FnOnce() -> Result<Settings
         DbCommand::Explain(args) => explain::run(&args),
         DbCommand::Import(args) => import::run(&args),
         DbCommand::Dump { folder } => dump::run(&folder),
+        DbCommand::Mcp { allow_writes, root } => mcp::run(allow_writes, &root, &settings()?),
         DbCommand::Repl { folder } => repl::run(&folder),
     }
 }

@@ -3,15 +3,17 @@
 use std::io::Write as _;
 
 use rung_auth::{Access, Permit};
-use rung_datalog::Answer;
+use rung_datalog::{Answer, Head};
+use rung_db::json::to_json;
+use rung_db::page::{Page, Pages};
 use rung_edn::Value;
 use rung_fault::Fault;
+use rung_ladder::Kept;
 use serde_json::json;
 
 use super::show;
 use crate::cli::{DbForm, DbQueryArgs};
 use crate::exit::{Result, output};
-use crate::pages::{Page, Question};
 use crate::results::Results;
 use crate::settings::Settings;
 
@@ -29,31 +31,52 @@ pub(super) fn run(
         let answer = db.query(&query, &inputs, &bounds);
         return show::answer(answer.map_err(Fault::from)?, &args.form);
     };
-    let (write, content_type): (fn(&Value) -> String, _) = if args.form.json {
-        (|row| show::to_json(row).to_string(), "application/x-ndjson")
-    } else {
-        (Value::to_string, "application/edn")
-    };
-    let question = Question {
-        db: &db,
-        query: &query,
-        inputs: &inputs,
-        bounds: &bounds,
-        write,
-        content_type,
+    let is_json = args.form.json;
+    let pages = Pages {
+        max_items: first,
+        max_bytes: usize::MAX,
+        around: ["", "\n", "\n"],
     };
     let results = Results::open(&settings()?)?;
     let permit = Permit::local_user(Access::Write);
-    show_page(question.page(first, &results.shelf, &permit)?, &args.form)
+    let page = pages.of(
+        |give| {
+            let mut rows = Vec::new();
+            let mut take = |head: &Head, row: Vec<Value>| {
+                if rows.len() < first {
+                    rows.push(row.clone());
+                }
+                let row = head.row(row);
+                let written = if is_json {
+                    to_json(&row).to_string()
+                } else {
+                    row.to_string()
+                };
+                Ok(give(written))
+            };
+            let head = db.each_row(&query, &inputs, &bounds, &mut take)?;
+            Ok(Answer { head, rows })
+        },
+        |body| {
+            let content_type = if is_json {
+                "application/x-ndjson"
+            } else {
+                "application/edn"
+            };
+            results.shelf.put(&permit, content_type, body)
+        },
+    )?;
+    show_page(page, &args.form)
 }
 
 /// Shows the first rows, and where the others are.
-fn show_page(page: Page, form: &DbForm) -> Result {
+fn show_page(page: Page<Answer, Kept>, form: &DbForm) -> Result {
     let mut out = std::io::stdout().lock();
+    let Answer { head, rows } = page.value;
     if form.json {
-        let rows = page.rows.into_iter().map(|row| page.head.row(row));
-        let rows: Vec<serde_json::Value> = rows.map(|row| show::to_json(&row)).collect();
-        let mut told = json!({"columns": page.head.columns, "rows": rows, "total": page.total});
+        let rows = rows.into_iter().map(|row| head.row(row));
+        let rows: Vec<serde_json::Value> = rows.map(|row| to_json(&row)).collect();
+        let mut told = json!({"columns": head.columns, "rows": rows, "total": page.total});
         if let Some(kept) = &page.kept {
             told["result"] =
                 json!({"handle": kept.handle.to_string(), "bytes": kept.summary.bytes});
@@ -61,12 +84,11 @@ fn show_page(page: Page, form: &DbForm) -> Result {
         return writeln!(out, "{told}").map_err(output);
     }
     if form.edn {
-        for row in page.rows {
-            writeln!(out, "{}", page.head.row(row)).map_err(output)?;
+        for row in rows {
+            writeln!(out, "{}", head.row(row)).map_err(output)?;
         }
     } else {
         drop(out);
-        let Page { head, rows, .. } = page;
         show::answer(Answer { head, rows }, form)?;
         out = std::io::stdout().lock();
     }

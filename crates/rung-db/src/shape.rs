@@ -1,0 +1,203 @@
+//! What goes out: the envelope that callers of these tools know, with a record of what was left out and the way to it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use rung_fault::Fault;
+use rung_ladder::{Handle, Measure, json_bytes};
+use rung_tool::{Block, Call, Keep, Link, Reply, written};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::page::Page;
+use crate::tools::Limits;
+
+/// Characters of a text, elements of a list and members of a map in a preview.
+const PREVIEW: (usize, usize, usize) = (1_024, 5, 20);
+/// Set aside for everything around a result.
+const AROUND_BYTES: usize = 2_048;
+
+/// What a tool gives.
+pub(crate) enum Outcome {
+    /// Something that is sent whole, or kept whole and shown in part.
+    Whole(Map<String, Value>),
+    /// A list, of which the first items are here.
+    List {
+        /// What stands beside it.
+        head: Map<String, Value>,
+        page: Page<(), Handle>,
+        /// Whether its items have no order.
+        is_set: bool,
+    },
+}
+
+/// Makes the reply to a call.
+pub(crate) fn reply(
+    outcome: Outcome,
+    call: &Call,
+    limits: Limits,
+    keep: &Arc<dyn Keep>,
+) -> Result<Reply, Fault> {
+    match outcome {
+        Outcome::Whole(payload) => whole(payload, call, limits, keep),
+        Outcome::List { head, page, is_set } => list(&head, &page, is_set, call, limits),
+    }
+}
+
+fn max_bytes(call: &Call, limits: Limits) -> usize {
+    call.budget.max_bytes.min(limits.max_bytes)
+}
+
+/// A reply with its text and what programs read.
+fn of(payload: Box<RawValue>, text: String, links: Vec<Link>, call: &Call) -> Reply {
+    let mut content = vec![Block::Text { text }];
+    if call.rendering.links {
+        content.extend(links.into_iter().map(Block::ResourceLink));
+    }
+    Reply {
+        structured_content: call.rendering.structured.then_some(payload),
+        ..Reply::of_blocks(content)
+    }
+}
+
+fn link(handle: &Handle) -> Vec<Link> {
+    vec![Link {
+        uri: handle.uri(),
+        name: "the whole result".to_owned(),
+        mime_type: "application/json".to_owned(),
+    }]
+}
+
+/// The reply that gives all of a payload: twice where there is room, else once.
+fn all(payload: Box<RawValue>, call: &Call, limits: Limits) -> Reply {
+    let text = payload.get().to_owned();
+    let reply = of(payload.clone(), text, Vec::new(), call);
+    if !call.rendering.structured || reply.bytes() + AROUND_BYTES / 8 <= max_bytes(call, limits) {
+        return reply;
+    }
+    of(
+        payload,
+        "See structuredContent.".to_owned(),
+        Vec::new(),
+        call,
+    )
+}
+
+/// What was left out, in words and as data.
+fn meta(truncations: Vec<Value>, handle: &Handle, path: &str, call: &Call) -> Value {
+    let mut arguments = json!({"handle": handle.to_string()});
+    if !path.is_empty() {
+        arguments["path"] = path.into();
+    }
+    json!({
+        "truncated": true,
+        "truncations": truncations,
+        "handle": handle.to_string(),
+        "next": {"tool": call.names.show("rung.read"), "arguments": arguments},
+    })
+}
+
+fn list(
+    head: &Map<String, Value>,
+    page: &Page<(), Handle>,
+    is_set: bool,
+    call: &Call,
+    limits: Limits,
+) -> Result<Reply, Fault> {
+    let Some(handle) = &page.kept else {
+        let payload = with_items(head, &page.items, is_set, None)?;
+        return Ok(all(payload, call, limits));
+    };
+    let returned = page.items.len();
+    let mut truncations = vec![json!({
+        "kind": "items", "path": "result", "limit": limits.max_items, "returned": returned, "original": page.total,
+    })];
+    if returned < limits.max_items {
+        truncations.push(json!({
+            "kind": "bytes", "path": "result", "limit": max_bytes(call, limits), "mode": "preview",
+        }));
+    }
+    let next = format!(
+        "[{returned}:{}]",
+        page.total.min(returned + limits.max_items)
+    );
+    let meta = meta(truncations, handle, &next, call);
+    let mut text = json!({"summary": "Result truncated.", "meta": &meta}).to_string();
+    if !call.rendering.structured {
+        let _infallible = write!(text, "\n[{}]", page.items.join(","));
+    }
+    let payload = with_items(head, &page.items, is_set, Some(&meta))?;
+    Ok(of(payload, text, link(handle), call))
+}
+
+/// A payload with a list of items as they are written.
+fn with_items(
+    head: &Map<String, Value>,
+    items: &[String],
+    is_set: bool,
+    meta: Option<&Value>,
+) -> Result<Box<RawValue>, Fault> {
+    let mut text = String::from("{");
+    for (name, value) in head {
+        let _infallible = write!(text, "{}:{value},", json!(name));
+    }
+    text.push_str("\"result\":");
+    text.push_str(if is_set { "{\"~set\":[" } else { "[" });
+    text.push_str(&items.join(","));
+    text.push_str(if is_set { "]}" } else { "]" });
+    if let Some(meta) = meta {
+        let _infallible = write!(text, ",\"meta\":{meta}");
+    }
+    text.push('}');
+    RawValue::from_string(text)
+        .map_err(|error| Fault::new(rung_fault::Code::Internal, error.to_string()))
+}
+
+fn whole(
+    mut payload: Map<String, Value>,
+    call: &Call,
+    limits: Limits,
+    keep: &Arc<dyn Keep>,
+) -> Result<Reply, Fault> {
+    let most = max_bytes(call, limits).saturating_sub(AROUND_BYTES);
+    if json_bytes(&payload, Measure::Bare) <= most {
+        return Ok(all(written(&payload), call, limits));
+    }
+    let result = payload.remove("result").unwrap_or(Value::Null);
+    let mut body = std::io::Cursor::new(result.to_string());
+    let handle = keep.keep(&call.permit, "application/json", &mut body)?;
+    let record = |mode: &str| json!({"kind": "bytes", "path": "result", "limit": limits.max_bytes, "mode": mode});
+    let mut preview = preview(&result);
+    let mut mode = "preview";
+    if json_bytes(&preview, Measure::Bare) > most / 2 {
+        (preview, mode) = (Value::Null, "omitted");
+    }
+    let meta = meta(vec![record(mode)], &handle, "", call);
+    let mut text = json!({"summary": "Result truncated.", "meta": &meta}).to_string();
+    if !call.rendering.structured {
+        let _infallible = write!(text, "\n{preview}");
+    }
+    payload.insert("result".to_owned(), preview);
+    payload.insert("meta".to_owned(), meta);
+    Ok(of(written(&payload), text, link(&handle), call))
+}
+
+/// A value in part: its texts, lists and maps as far as a preview goes, one level deep.
+fn preview(value: &Value) -> Value {
+    let (chars, items, members) = PREVIEW;
+    match value {
+        Value::String(text) => match text.char_indices().nth(chars) {
+            Some((end, _)) => format!("{}...", &text[..end]).into(),
+            None => value.clone(),
+        },
+        Value::Array(all) => all.iter().take(items).cloned().collect(),
+        Value::Object(all) => {
+            let some = all.iter().take(members);
+            Value::Object(
+                some.map(|(name, value)| (name.clone(), value.clone()))
+                    .collect(),
+            )
+        }
+        other => other.clone(),
+    }
+}

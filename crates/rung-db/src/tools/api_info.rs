@@ -1,0 +1,29 @@
+//! `datalevin_api_info`: what is here.
+
+use serde_json::json;
+
+use super::{Definition, MAX_LIMIT};
+use crate::shape::Outcome;
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "datalevin_api_info",
+    description: "What this server can do, and its limits.",
+    writes: false,
+    arguments: &[],
+    run: |asking, _| {
+        let options = &asking.state.options;
+        let told = json!({
+            "mcp": {"protocolVersion": "2025-06-18", "transport": "stdio", "allowWrites": options.allow_writes},
+            "datalevin": {
+                "json-api-version": 1,
+                "datalevin-version": options.version,
+                "features": ["datalog", "pull", "index-access", "kv", "documents"],
+                "limits": {"max-result-items": MAX_LIMIT, "max-response-bytes": 8_388_608},
+            },
+        });
+        match told {
+            serde_json::Value::Object(members) => Ok(Outcome::Whole(members)),
+            _ => Ok(Outcome::Whole(serde_json::Map::new())),
+        }
+    },
+};

@@ -1,0 +1,60 @@
+//! `datalevin_datoms`: facts in the order of an index.
+
+use rung_datalog::Order;
+use rung_fault::{Code, Detail, Fault};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Kind::{Any, Number, Text};
+use super::{Asking, Definition, datoms_page, part, read};
+use crate::shape::Outcome;
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "datalevin_datoms",
+    description: "Datoms in the order of an index, eav or ave, by its first parts.",
+    writes: false,
+    arguments: &[
+        ("database", Text, true),
+        ("index", Text, true),
+        ("c1", Any, false),
+        ("c2", Any, false),
+        ("c3", Any, false),
+        ("limit", Number, false),
+        ("offset", Number, false),
+    ],
+    run,
+};
+
+#[derive(Deserialize)]
+struct Input {
+    database: String,
+    index: String,
+    c1: Option<Value>,
+    c2: Option<Value>,
+    c3: Option<Value>,
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
+    let input: Input = read(input)?;
+    let order = match input.index.trim_start_matches(':') {
+        "eav" => Order::Eav,
+        "ave" => Order::Ave,
+        other => {
+            let why = format!("there is no index {other:?}; there are eav and ave");
+            return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "index"));
+        }
+    };
+    let parts = [&input.c1, &input.c2, &input.c3];
+    let parts = parts
+        .iter()
+        .map_while(|value| part(value.as_ref()))
+        .collect();
+    datoms_page(
+        asking,
+        &input.database,
+        (order, parts),
+        (input.limit, input.offset),
+    )
+}

@@ -1,0 +1,73 @@
+//! `rung db mcp`: databases as tools for one agent on standard input and output.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rung_auth::{Access, Permit};
+use rung_db::{Limits, Options, Tools};
+use rung_fault::{Code, Fault};
+use rung_ladder::Budget;
+use rung_mcp::{Offer, SealKey, Server, stdio};
+use rung_tool::Sources;
+
+use crate::exit::Result;
+use crate::results::Results;
+use crate::settings::Settings;
+
+const INSTRUCTIONS: &str = "\
+Databases of facts, asked by Datalog. Open one with datalevin_open_database {\"dir\": \"...\"} and pass its id as database. datalevin_query takes \
+EDN text: [:find ?e ?n :where [?e :name ?n]]. A string that begins with a colon is a keyword; {\"~str\": \":x\"} is the text. Long results are \
+cut: meta.next is the call that reads on.";
+
+pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) -> Result {
+    crate::commands::log_to_stderr(settings);
+    let results = Results::open(settings)?;
+    let limits = Limits::default();
+    let root = |root: &PathBuf| {
+        let why = |error: io::Error| {
+            Fault::new(
+                Code::InvalidArguments,
+                format!("{}: {error}", root.display()),
+            )
+        };
+        root.canonicalize().map_err(why)
+    };
+    let options = Options {
+        allow_writes,
+        limits,
+        roots: roots
+            .iter()
+            .map(root)
+            .collect::<std::result::Result<_, _>>()?,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let databases = Tools::new(options, Arc::new(results.shelf.clone()))?;
+    let own = results.toolbox(settings)?;
+    let server = Server::new(Offer {
+        name: "rung-db".to_owned(),
+        title: "Databases".to_owned(),
+        version: env!("CARGO_PKG_VERSION"),
+        icon: crate::offer::ICON.to_owned(),
+        instructions: INSTRUCTIONS.to_owned(),
+        tools: Arc::new(Sources(vec![Arc::new(databases), Arc::new(own)])),
+        resources: Arc::new(results.resources()),
+        prompts: None,
+        changes: None,
+        budget: Budget::bytes(limits.max_bytes),
+        key: SealKey::new(results.request_key()?),
+        tasks: None,
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+    let permit = Permit::local_user(Access::Write);
+    let input = io::BufReader::with_capacity(64 << 10, io::stdin());
+    let stop = crate::commands::asked_to_stop();
+    runtime.block_on(stdio::serve(server, permit, input, io::stdout(), stop));
+    // A reader that still waits for input must not keep us.
+    runtime.shutdown_background();
+    Ok(())
+}

@@ -1,0 +1,431 @@
+//! `rung db mcp`: databases as tools, over standard input and output.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// A client of one server.
+struct Client {
+    server: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Client {
+    fn new(folder: &Path, args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
+        command
+            .args(["--home", "home", "db", "mcp"])
+            .args(args)
+            .current_dir(folder);
+        let mut server = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = server.stdin.take().unwrap();
+        let output = BufReader::new(server.stdout.take().unwrap());
+        let mut client = Self {
+            server,
+            input,
+            output,
+            asked: 0,
+        };
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        client.ask("initialize", &hello);
+        writeln!(
+            client.input,
+            "{}",
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        )
+        .unwrap();
+        client
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        let message =
+            json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        writeln!(self.input, "{message}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// What a tool gives; or its code, where it fails.
+    fn call(&mut self, name: &str, arguments: &Value) -> Result<Value, String> {
+        let answer = self.ask("tools/call", &json!({"name": name, "arguments": arguments}));
+        let result = &answer["result"];
+        let structured = result["structuredContent"].clone();
+        if result["isError"] == true {
+            return Err(structured["code"].as_str().unwrap_or("none").to_owned());
+        }
+        assert!(structured.is_object(), "{answer}");
+        Ok(structured)
+    }
+
+    fn open(&mut self, arguments: &Value) -> String {
+        let opened = self.call("datalevin_open_database", arguments).unwrap();
+        opened["database"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _gone = self.server.kill();
+        let _gone = self.server.wait();
+    }
+}
+
+#[test]
+fn a_database_is_opened_changed_asked_and_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let schema = json!({":name": {":db/unique": ":db.unique/identity"}, ":friend": {":db/valueType": ":db.type/ref"}});
+    let db = client.open(&json!({"dir": "people", "schema": schema}));
+    assert_eq!(
+        client.open(&json!({"dir": "people"})),
+        db,
+        "whoever has it open is given the same id"
+    );
+    let data = json!([{":db/id": -1, ":name": "Ada", ":age": 36}, {":name": "Bob", ":friend": -1, ":note": {"~str": ":colon"}}]);
+    let report = client
+        .call(
+            "datalevin_transact",
+            &json!({"database": db, "txData": data}),
+        )
+        .unwrap();
+    assert_eq!(report["result"]["tempids"], json!({"~map": [[-1, 1]]}));
+    let mut ask = |query: &str, inputs: Value| {
+        let arguments = json!({"database": db, "query": query, "inputs": inputs});
+        client
+            .call("datalevin_query", &arguments)
+            .map(|told| told["result"].clone())
+    };
+    assert_eq!(
+        ask("[:find ?n ?a :where [?e :name ?n] [?e :age ?a]]", json!([])),
+        Ok(json!({"~set": [["Ada", 36]]}))
+    );
+    assert_eq!(
+        ask(
+            "[:find ?n . :in $ ?a :where [?e :name ?n] [?e :age ?a]]",
+            json!([36])
+        ),
+        Ok(json!("Ada"))
+    );
+    assert_eq!(
+        ask(
+            "[:find [?n ...] :in $ % :where (old ?n)]",
+            json!([{"~edn": "[[(old ?n) [?e :name ?n] [?e :age]]]"}])
+        ),
+        Ok(json!(["Ada"]))
+    );
+    assert_eq!(
+        ask("[:find ?n :where [?e :name ?n]", json!([])),
+        Err(":invalid-params".to_owned())
+    );
+    assert_eq!(
+        ask(
+            "[:find ?x :where [(clojure.core/slurp \"/etc/passwd\") ?x]]",
+            json!([])
+        ),
+        Err(":tool-error".to_owned())
+    );
+    let of = |more: Value| {
+        let mut arguments = json!({"database": db});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    let pulled = client
+        .call(
+            "datalevin_pull",
+            &of(json!({"selector": ["*"], "eid": [":name", "Bob"]})),
+        )
+        .unwrap();
+    assert_eq!(
+        pulled["result"],
+        json!({":db/id": 2, ":name": "Bob", ":friend": {":db/id": 1}, ":note": ":colon"})
+    );
+    let pulled = client
+        .call(
+            "datalevin_pull_many",
+            &of(json!({"selector": [":name"], "eids": [1, 2]})),
+        )
+        .unwrap();
+    assert_eq!(
+        pulled["result"],
+        json!([{":name": "Ada"}, {":name": "Bob"}])
+    );
+    let entity = client
+        .call("datalevin_entity", &of(json!({"eid": 1})))
+        .unwrap();
+    assert_eq!(
+        entity["result"],
+        json!({":name": "Ada", ":age": 36, ":db/id": 1})
+    );
+    let datoms = client
+        .call(
+            "datalevin_datoms",
+            &of(json!({"index": "ave", "c1": ":name", "offset": 1})),
+        )
+        .unwrap();
+    assert_eq!(
+        datoms["result"],
+        json!([{"e": 2, "a": ":name", "v": "Bob", "tx": 1, "added": true}])
+    );
+    let datoms = client
+        .call("datalevin_search_datoms", &of(json!({"a": ":age"})))
+        .unwrap();
+    assert_eq!(
+        datoms["result"],
+        json!([{"e": 1, "a": ":age", "v": 36, "tx": 1, "added": true}])
+    );
+    let count = client
+        .call("datalevin_count_datoms", &of(json!({"e": 2})))
+        .unwrap();
+    assert_eq!(count["result"], 3);
+    // Nothing of what is refused is kept.
+    let wrong = json!([{":name": "Cy"}, [":db/add", 1, ":friend", "nobody"]]);
+    assert!(
+        client
+            .call("datalevin_transact", &of(json!({"txData": wrong})))
+            .is_err()
+    );
+    let count = client
+        .call("datalevin_count_datoms", &of(json!({"a": ":name"})))
+        .unwrap();
+    assert_eq!(count["result"], 2);
+    client
+        .call("datalevin_close_database", &of(json!({})))
+        .unwrap();
+    assert_eq!(
+        client.call("datalevin_entity", &of(json!({"eid": 1}))),
+        Err(":unknown-database".to_owned())
+    );
+}
+
+#[test]
+fn without_leave_to_write_nothing_is_made_or_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let mut client = Client::new(folder.path(), &["-w"]);
+        let db = client.open(&json!({"dir": "there"}));
+        client
+            .call(
+                "datalevin_transact",
+                &json!({"database": db, "txData": [{":n": 1}]}),
+            )
+            .unwrap();
+    }
+    let mut client = Client::new(folder.path(), &[]);
+    let open = "datalevin_open_database";
+    assert_eq!(
+        client.call(open, &json!({"dir": "nowhere"})),
+        Err(":unknown-database".to_owned())
+    );
+    assert_eq!(
+        client.call(open, &json!({"dir": "there", "schema": {":n": {}}})),
+        Err(":writes-disabled".to_owned())
+    );
+    assert_eq!(
+        client.call(open, &json!({"dir": "there", "uri": "dtlv://x"})),
+        Err(":invalid-params".to_owned())
+    );
+    assert_eq!(
+        client.call(open, &json!({"dir": 5})),
+        Err(":invalid-params".to_owned())
+    );
+    assert_eq!(
+        client.call(open, &json!({"folder": "there"})),
+        Err(":invalid-params".to_owned())
+    );
+    let db = client.open(&json!({"dir": "there"}));
+    assert_eq!(
+        client.call("datalevin_transact", &json!({"database": db, "txData": []})),
+        Err(":writes-disabled".to_owned())
+    );
+    let told = client
+        .call(
+            "datalevin_query",
+            &json!({"database": db, "query": "[:find ?n . :where [_ :n ?n]]"}),
+        )
+        .unwrap();
+    assert_eq!(told["result"], 1);
+    assert!(
+        client
+            .call("datalevin_open_kv", &json!({"dir": "tables"}))
+            .is_err()
+    );
+    let mut there: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    there.sort();
+    assert_eq!(there, ["home", "there"]);
+    // A line that is none does not end it.
+    writeln!(client.input, "no json").unwrap();
+    let mut line = String::new();
+    client.output.read_line(&mut line).unwrap();
+    assert!(line.contains("-32700"), "{line}");
+    assert!(client.call("datalevin_api_info", &json!({})).is_ok());
+}
+
+#[test]
+fn tables_are_read_and_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let kv = client
+        .call("datalevin_open_kv", &json!({"dir": "tables"}))
+        .unwrap()["kv"]
+        .clone();
+    let puts: Vec<Value> = (0..300)
+        .map(|n| json!([":put", n, format!("v{n}")]))
+        .collect();
+    let done = client
+        .call(
+            "datalevin_kv_transact",
+            &json!({"kv": kv, "dbi": "t", "txs": puts, "keyType": "long"}),
+        )
+        .unwrap();
+    assert_eq!(done["result"], ":transacted");
+    for kind in ["long", ":long"] {
+        let got = client
+            .call(
+                "datalevin_kv_get",
+                &json!({"kv": kv, "dbi": "t", "key": 3, "keyType": kind, "returnPair": true}),
+            )
+            .unwrap();
+        assert_eq!(got["result"], json!([3, "v3"]));
+    }
+    let range = client
+        .call(
+            "datalevin_kv_range",
+            &json!({"kv": kv, "dbi": "t", "keyRange": [":closed-back", 4, 3]}),
+        )
+        .unwrap();
+    assert_eq!(range["result"], json!([[4, "v4"], [3, "v3"]]));
+    let range = client
+        .call(
+            "datalevin_kv_range",
+            &json!({"kv": kv, "dbi": "t", "keyRange": [":all"], "limit": 2, "offset": 5}),
+        )
+        .unwrap();
+    assert_eq!(range["result"], json!([[5, "v5"], [6, "v6"]]));
+    let cut = client
+        .call(
+            "datalevin_kv_range",
+            &json!({"kv": kv, "dbi": "t", "keyRange": [":all"]}),
+        )
+        .unwrap();
+    assert_eq!(
+        cut["meta"]["truncations"],
+        json!([{"kind": "items", "path": "result", "limit": 200, "returned": 200, "original": 300}])
+    );
+    assert!(
+        client
+            .call(
+                "datalevin_kv_range",
+                &json!({"kv": kv, "dbi": "t", "keyRange": [":sideways"]})
+            )
+            .is_err()
+    );
+    let none = client
+        .call(
+            "datalevin_kv_get",
+            &json!({"kv": kv, "dbi": "missing", "key": 1}),
+        )
+        .unwrap();
+    assert_eq!(none["result"], Value::Null);
+    client
+        .call("datalevin_close_kv", &json!({"kv": kv}))
+        .unwrap();
+    assert_eq!(
+        client.call("datalevin_kv_get", &json!({"kv": kv, "dbi": "t", "key": 1})),
+        Err(":unknown-kv".to_owned())
+    );
+}
+
+#[test]
+fn a_long_result_is_read_to_its_last_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let db = client.open(&json!({"dir": "long"}));
+    let rows: Vec<Value> = (0..5_000)
+        .map(|n| json!({":n": n, ":text": format!("row {n}")}))
+        .collect();
+    let report = client
+        .call(
+            "datalevin_transact",
+            &json!({"database": db, "txData": rows}),
+        )
+        .unwrap();
+    assert_eq!(
+        report["meta"]["truncations"][0]["original"], 10_000,
+        "it is done, and said so"
+    );
+    let query = "[:find ?n ?t :where [?e :n ?n] [?e :text ?t]]";
+    let told = client
+        .call("datalevin_query", &json!({"database": db, "query": query}))
+        .unwrap();
+    let mut read: Vec<Value> = told["result"]["~set"].as_array().unwrap().clone();
+    assert_eq!(read.len(), 200);
+    let handle = told["meta"]["handle"].clone();
+    // Whatever becomes of the database, the rest is of the same moment.
+    client
+        .call(
+            "datalevin_transact",
+            &json!({"database": db, "txData": [[":db/retractEntity", 1]]}),
+        )
+        .unwrap();
+    while read.len() < 5_000 {
+        let path = format!("[{}:{}]", read.len(), read.len() + 100);
+        let answer = client.ask(
+            "tools/call",
+            &json!({"name": "rung.read", "arguments": {"handle": handle, "path": path}}),
+        );
+        let text = answer["result"]["structuredContent"]["text"]
+            .as_str()
+            .unwrap();
+        let part: Vec<Value> = serde_json::from_str(text).unwrap();
+        assert!(!part.is_empty(), "{answer}");
+        read.extend(part);
+    }
+    let mut numbers: Vec<u64> = read.iter().map(|row| row[0].as_u64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..5_000));
+}
+
+#[test]
+fn the_list_is_short_and_folders_are_kept_to() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("allowed")).unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes", "--root", "allowed"]);
+    let listed = client.ask("tools/list", &json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let ours: Vec<&Value> = tools
+        .iter()
+        .filter(|tool| tool["name"].as_str().unwrap().starts_with("datalevin_"))
+        .collect();
+    assert_eq!(ours.len(), 16);
+    for tool in &ours {
+        let members: Vec<&String> = tool.as_object().unwrap().keys().collect();
+        assert_eq!(
+            members,
+            ["name", "description", "inputSchema", "annotations"]
+        );
+    }
+    for dir in ["other", "allowed/../other", "/tmp/other"] {
+        assert_eq!(
+            client.call("datalevin_open_database", &json!({"dir": dir})),
+            Err(":tool-error".to_owned()),
+            "{dir}"
+        );
+    }
+    client.open(&json!({"dir": "allowed/new"}));
+}
