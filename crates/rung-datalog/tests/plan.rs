@@ -125,6 +125,24 @@ fn a_plan_is_followed_with_other_inputs() {
 }
 
 #[test]
+fn what_must_be_equal_is_looked_up() {
+    let (_folder, db) = films();
+    let query = "[:find (count ?f) . :where [?f :film/year ?y] [?g :next ?n] [(= ?f ?n)] [?g :film/kind :short]]";
+    let (rows, steps) = explain(&db, query);
+    assert_eq!(rows, [[Value::Long(400)]]);
+    let most = steps.iter().map(|step| step.rows).max().unwrap();
+    assert!(most <= FILMS, "{steps:?}");
+    // What is given many times is there once.
+    let query =
+        read("[:find ?f ?g :in $ [?y ...] :where [?f :film/year ?y] [?g :film/year ?y]]").unwrap();
+    let years: Vec<Value> = (0..10_000).map(|n| Value::Long(1900 + n % 2)).collect();
+    let answer = db
+        .query(&query, &[Value::Vector(years)], &Bounds::default())
+        .unwrap();
+    assert_eq!(answer.rows.len(), 166 * 166 + 167 * 167);
+}
+
+#[test]
 fn a_limit_stops_the_work() {
     let (_folder, db) = films();
     let query = "[:find ?f ?y :where [?f :film/year ?y] [?f :film/kind :long] :limit 5 :offset 2]";

@@ -47,7 +47,7 @@ impl Pages {
     ) -> Result<Page<T, K>, Fault> {
         let (to, from) = sync_channel(WAITING);
         thread::scope(|scope| {
-            let made = scope.spawn(move || self.gather(make, &to));
+            let maker = scope.spawn(move || self.gather(make, &to));
             // Nothing comes where the first items are all. Whoever still sends when this is done learns that nobody takes it.
             let kept = match from.recv() {
                 Ok(Ok(piece)) => {
@@ -56,11 +56,11 @@ impl Pages {
                 }
                 Ok(Err(Failed)) | Err(_) => None,
             };
-            let made = made.join().unwrap_or_else(|_| {
+            let gathered = maker.join().unwrap_or_else(|_| {
                 let why = "it ended before its time".to_owned();
                 Err(Fault::new(Code::Internal, why))
             });
-            let (value, items, total) = made?;
+            let (value, items, total) = gathered?;
             Ok(Page {
                 value,
                 items,
@@ -80,7 +80,7 @@ impl Pages {
         let mut items: Vec<String> = Vec::new();
         let mut piece = before.as_bytes().to_vec();
         let (mut total, mut flows) = (0, false);
-        let made = make(&mut |item| {
+        let done = make(&mut |item| {
             if total > 0 {
                 piece.extend_from_slice(between.as_bytes());
             }
@@ -97,10 +97,10 @@ impl Pages {
         if flows {
             piece.extend_from_slice(after.as_bytes());
             // What is not whole is not kept.
-            let last = if made.is_ok() { Ok(piece) } else { Err(Failed) };
+            let last = if done.is_ok() { Ok(piece) } else { Err(Failed) };
             let _gone = to.send(last);
         }
-        Ok((made?, items, total))
+        Ok((done?, items, total))
     }
 }
 

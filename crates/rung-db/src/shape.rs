@@ -84,7 +84,7 @@ fn all(payload: Box<RawValue>, call: &Call, limits: Limits) -> Reply {
 }
 
 /// What was left out, in words and as data.
-fn meta(truncations: Vec<Value>, handle: &Handle, path: &str, call: &Call) -> Value {
+fn meta(truncations: &[Value], handle: &Handle, path: &str, call: &Call) -> Value {
     let mut arguments = json!({"handle": handle.to_string()});
     if !path.is_empty() {
         arguments["path"] = path.into();
@@ -121,7 +121,7 @@ fn list(
         "[{returned}:{}]",
         page.total.min(returned + limits.max_items)
     );
-    let meta = meta(truncations, handle, &next, call);
+    let meta = meta(&truncations, handle, &next, call);
     let mut text = json!({"summary": "Result truncated.", "meta": &meta}).to_string();
     if !call.rendering.structured {
         let _infallible = write!(text, "\n[{}]", page.items.join(","));
@@ -172,7 +172,7 @@ fn whole(
     if json_bytes(&preview, Measure::Bare) > most / 2 {
         (preview, mode) = (Value::Null, "omitted");
     }
-    let meta = meta(vec![record(mode)], &handle, "", call);
+    let meta = meta(&[record(mode)], &handle, "", call);
     let mut text = json!({"summary": "Result truncated.", "meta": &meta}).to_string();
     if !call.rendering.structured {
         let _infallible = write!(text, "\n{preview}");

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::ast::{Clause, Term, Var};
 use super::pattern::Scan;
 use super::relation::Relation;
-use super::solve::{Context, Source};
+use super::solve::{Context, Source, equality};
 use crate::Result;
 
 /// Clauses whose orders are all compared. Of more, the next best is taken each time.
@@ -328,14 +328,24 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
                 sample,
             });
         }
-        let functions = todo.iter().filter_map(|clause| match clause {
+        let functions = todo.iter().flat_map(|clause| match clause {
             Clause::Function(call, binding) => {
                 let (mut needs, mut gives) = (Vec::new(), Vec::new());
                 call.vars(&mut needs);
                 binding.vars(&mut gives);
-                Some((mask(&needs), mask(&gives)))
+                vec![(mask(&needs), mask(&gives))]
             }
-            _ => None,
+            Clause::Predicate(call) => match equality(call) {
+                Some([one, other]) => {
+                    let (one, other) = (
+                        mask(std::slice::from_ref(one)),
+                        mask(std::slice::from_ref(other)),
+                    );
+                    vec![(one, other), (other, one)]
+                }
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
         });
         let count = nodes.len();
         Ok(Self {

@@ -275,6 +275,9 @@ impl<'t> Context<'_, 't> {
     ) -> Result<(Relation<'t>, &'static str)> {
         match clause {
             Clause::Pattern(pattern) => self.pattern(pattern, todo, &relation),
+            Clause::Predicate(call) if !has_all(call, &relation) => {
+                Ok((self.equated(call, &relation)?, "equate"))
+            }
             Clause::Predicate(call) => {
                 let vars = relation.vars.clone();
                 let kept = relation.filter(self.watch, |row| {
@@ -309,6 +312,27 @@ impl<'t> Context<'_, 't> {
             Clause::Or(or) => Ok((self.or(or, &relation)?, "either")),
             Clause::Rule(call) => Ok((self.deeper(|| self.rule(call, &relation))?, "rule")),
         }
+    }
+
+    /// Gives a variable the value that it must be equal to.
+    fn equated(&self, call: &Call, relation: &Relation<'t>) -> Result<Relation<'t>> {
+        let Some([one, other]) = equality(call) else {
+            return wrong(format!("{} is given what has no value", call.function));
+        };
+        let (column, fresh) = match (relation.column(one), relation.column(other)) {
+            (Some(column), _) => (column, other),
+            (None, Some(column)) => (column, one),
+            (None, None) => return wrong(format!("nothing gives {one} a value")),
+        };
+        let mut equated = Relation::none(relation.vars.iter().chain([fresh]).cloned().collect());
+        equated.distinct = relation.distinct;
+        equated.follows.clone_from(&relation.follows);
+        let known = relation.vars[column].clone();
+        equated.follows.push((known, fresh.clone()));
+        for row in relation.rows() {
+            equated.push(row.iter().chain([&row[column]]).cloned(), self.watch)?;
+        }
+        Ok(equated)
     }
 
     fn or(&self, or: &Or, relation: &Relation<'t>) -> Result<Relation<'t>> {
@@ -356,7 +380,8 @@ impl<'t> Context<'_, 't> {
     pub(crate) fn given_rows(&self, pattern: &Pattern, given: &[Value]) -> Result<Relation<'t>> {
         let mut vars = Vec::new();
         Clause::Pattern(pattern.clone()).vars(&mut vars);
-        let mut facts = Relation::none(vars.clone());
+        // What is given twice is there once.
+        let mut facts = Distinct::new(vars.clone());
         'rows: for tuple in given {
             let items = functions::items(tuple)?;
             let mut cells: Vec<Option<Cell<'t>>> = vec![None; vars.len()];
@@ -377,9 +402,10 @@ impl<'t> Context<'_, 't> {
                     }
                 }
             }
-            facts.push(cells.into_iter().flatten(), self.watch)?;
+            let cells: Vec<Cell<'t>> = cells.into_iter().flatten().collect();
+            facts.insert(cells.iter(), self.watch)?;
         }
-        Ok(facts)
+        Ok(facts.relation)
     }
 
     fn function(
@@ -585,12 +611,45 @@ pub(crate) fn ready(todo: &[&Clause], relation: &Relation<'_>, needed: &[Var]) -
     todo.iter()
         .enumerate()
         .position(|(at, clause)| match clause {
-            Clause::Predicate(call) | Clause::Function(call, _) => has_all(call, relation),
+            Clause::Predicate(call) => {
+                has_all(call, relation) || can_equate(call, at, todo, relation)
+            }
+            Clause::Function(call, _) => has_all(call, relation),
             Clause::Not(_) => shared(clause, at, todo, relation, needed)
                 .iter()
                 .all(|var| relation.column(var).is_some()),
             _ => false,
         })
+}
+
+/// The two variables that must be equal, where that is what a condition says.
+pub(crate) fn equality(call: &Call) -> Option<[&Var; 2]> {
+    match &call.arguments[..] {
+        [Argument::Var(one), Argument::Var(other)] if call.function.as_str() == "=" => {
+            Some([one, other])
+        }
+        _ => None,
+    }
+}
+
+/// Whether one of two variables that must be equal has a value, and the other would be given one by something else: then what is equal is
+/// found, instead of everything that may be.
+fn can_equate(call: &Call, at: usize, todo: &[&Clause], relation: &Relation<'_>) -> bool {
+    let Some(both) = equality(call) else {
+        return false;
+    };
+    let has = |var: &Var| relation.column(var).is_some();
+    let is_given = |var: &Var| {
+        let mut others = todo.iter().enumerate().filter(|(other, _)| *other != at);
+        others.any(|(_, clause)| {
+            let mut vars = Vec::new();
+            if let Clause::Pattern(_) = clause {
+                clause.vars(&mut vars);
+            }
+            vars.contains(var)
+        })
+    };
+    both.iter().any(|var| has(var)) && both.iter().all(|var| has(var) || is_given(var))
 }
 
 /// Whether everything that a call is given has a value.

@@ -387,14 +387,10 @@ fn what_was_acknowledged_is_there_after_a_crash() {
 fn a_long_answer_is_read_on_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let mut data = "[".to_owned();
-    for n in 1..=20_000 {
-        data.push_str(&format!(
-            "{{:db/id {n} :n {} :text \"number {n}\"}}\n",
-            n % 7
-        ));
-    }
-    data.push(']');
+    let data: Vec<String> = (1..=20_000)
+        .map(|n| format!("{{:db/id {n} :n {} :text \"number {n}\"}}\n", n % 7))
+        .collect();
+    let data = format!("[{}]", data.concat());
     std::fs::write(at.join("data.edn"), data).unwrap();
     let told = said(at, &["transact", "db", "@data.edn"]);
     assert!(
