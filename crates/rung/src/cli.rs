@@ -19,8 +19,11 @@ Exit status: 0 done; 2 the command line does not parse; 64 the request is wrong;
 fault or the disk's; 73 a limit; 74 output could not be written; 75 try again later; 77 not permitted.";
 
 /// Names of programs whose place this one takes when it is started under them, and what that means here.
-const OTHER_NAMES: [(&str, &[&str]); 2] =
-    [("pdpp", &["pdpp"]), ("pdpp-mcp-server", &["pdpp", "mcp"])];
+const OTHER_NAMES: [(&str, &[&str]); 3] = [
+    ("pdpp", &["pdpp"]),
+    ("pdpp-mcp-server", &["pdpp", "mcp"]),
+    ("dtlv", &["db"]),
+];
 
 /// What was said; whoever said nothing that can be done is told so.
 pub(crate) fn parsed() -> Cli {
@@ -88,8 +91,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Pdpp(PdppCommand),
     /// A database of facts in a folder: ask it, change it, take it in and out.
-    #[command(subcommand)]
-    Db(DbCommand),
+    Db(DbArgs),
     /// Makes up one person's data, serves it, and shows how an agent comes to it.
     Demo(DemoArgs),
     /// Copies the data folder as it is at one moment, also while it is in use.
@@ -717,6 +719,15 @@ pub(crate) enum Form {
     Reply,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DbArgs {
+    /// Lets an agent make and change databases; for mcp alone, before it or after it.
+    #[arg(long, short = 'w', global = true, hide = true)]
+    pub(crate) allow_writes: bool,
+    #[command(subcommand)]
+    pub(crate) command: DbCommand,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbCommand {
     /// Answers a query.
@@ -749,11 +760,9 @@ pub(crate) enum DbCommand {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Serves databases to one MCP client on standard input and output, under the names of Datalevin's tools.
+    /// Serves databases to one MCP client on standard input and output, under the names of Datalevin's tools; with --allow-writes
+    /// they may be made and changed.
     Mcp {
-        /// Lets databases be made and changed.
-        #[arg(long, short = 'w')]
-        allow_writes: bool,
         /// Only databases within this folder; may be said several times.
         #[arg(long, value_name = "DIR")]
         root: Vec<PathBuf>,

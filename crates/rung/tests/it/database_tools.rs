@@ -17,10 +17,12 @@ struct Client {
 impl Client {
     fn new(folder: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
-        command
-            .args(["--home", "home", "db", "mcp"])
-            .args(args)
-            .current_dir(folder);
+        command.args(["--home", "home", "db", "mcp"]).args(args);
+        Self::of(folder, command)
+    }
+
+    fn of(folder: &Path, mut command: Command) -> Self {
+        command.current_dir(folder);
         let mut server = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -428,4 +430,17 @@ fn the_list_is_short_and_folders_are_kept_to() {
         );
     }
     client.open(&json!({"dir": "allowed/new"}));
+}
+
+#[test]
+fn it_takes_the_place_of_another_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("dtlv");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &name).unwrap();
+    let mut command = Command::new(name);
+    command.args(["--allow-writes", "mcp", "--home", "home"]);
+    let mut client = Client::of(folder.path(), command);
+    let told = client.call("datalevin_api_info", &json!({})).unwrap();
+    assert_eq!(told["mcp"]["allowWrites"], true);
+    client.open(&json!({"dir": "new"}));
 }

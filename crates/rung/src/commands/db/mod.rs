@@ -19,13 +19,13 @@ use rung_datalog::{Bounds, Db, Options};
 use rung_edn::{Reader, Value};
 use rung_fault::{Code, Fault};
 
-use crate::cli::DbCommand;
+use crate::cli::{DbArgs, DbCommand};
 use crate::exit::Result;
 use crate::settings::Settings;
 
 /// `settings` are asked for by what has to do with the data folder, which is no database's.
-pub(super) fn run(command: DbCommand, settings: impl FnOnce() -> Result<Settings>) -> Result {
-    match command {
+pub(super) fn run(args: DbArgs, settings: impl FnOnce() -> Result<Settings>) -> Result {
+    match args.command {
         DbCommand::Query { args, first } => query::run(&args, first, settings),
         DbCommand::Transact(args) => transact::run(&args),
         DbCommand::Pull(args) => pull::run(&args),
@@ -34,7 +34,7 @@ pub(super) fn run(command: DbCommand, settings: impl FnOnce() -> Result<Settings
         DbCommand::Explain(args) => explain::run(&args),
         DbCommand::Import(args) => import::run(&args),
         DbCommand::Dump { folder } => dump::run(&folder),
-        DbCommand::Mcp { allow_writes, root } => mcp::run(allow_writes, &root, &settings()?),
+        DbCommand::Mcp { root } => mcp::run(args.allow_writes, &root, &settings()?),
         DbCommand::Repl { folder } => repl::run(&folder),
     }
 }
