@@ -1,0 +1,557 @@
+//! A server of our own that keeps a few facts, pairs, texts and vectors in memory, and misbehaves on demand.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rung_dtlv::nippy;
+use rung_dtlv::{Options, Session, Target};
+use rung_edn::{Map, Name, Set, Value, read};
+
+pub(crate) const PASSWORD: &str = "hunter2-unmistakable";
+
+/// What is done instead of answering, once.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Mischief {
+    Close,
+    CloseInHeader,
+    CloseInContent,
+    Hang,
+    HangInContent,
+    Drip,
+    /// A header that says so much, and nothing after it.
+    Length(u32),
+    Format(u8),
+    Content(Vec<u8>),
+    Answer(Value),
+    /// The right answer, and after it another.
+    Twice,
+    CloseInCopy,
+    FailInCopy,
+    /// Items without end.
+    Endless,
+}
+
+/// What a server knows of who asked what.
+#[derive(Default)]
+pub(crate) struct State {
+    mischief: Mutex<VecDeque<Mischief>>,
+    login_mischief: Mutex<VecDeque<Mischief>>,
+    pub(crate) log: Mutex<Vec<String>>,
+    pub(crate) logins: AtomicUsize,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) batches: Mutex<Vec<usize>>,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// Entity, attribute, value.
+    facts: Vec<[Value; 3]>,
+    pairs: BTreeMap<String, BTreeMap<Value, Value>>,
+    texts: BTreeMap<Value, String>,
+    vectors: Vec<(Value, Vec<f64>)>,
+}
+
+pub(crate) struct Fake {
+    pub(crate) address: SocketAddr,
+    pub(crate) state: Arc<State>,
+}
+
+impl Fake {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State::default());
+        let shared = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let state = Arc::clone(&shared);
+                state.connections.fetch_add(1, Ordering::SeqCst);
+                // A client that goes away is no reason to complain.
+                thread::spawn(move || stream.map(|stream| serve(stream, &state)));
+            }
+        });
+        Self { address, state }
+    }
+
+    /// What is done with the next requests.
+    pub(crate) fn will(&self, mischief: impl IntoIterator<Item = Mischief>) {
+        self.state.mischief.lock().extend(mischief);
+    }
+
+    /// What is done while a client logs in, before it may ask anything.
+    pub(crate) fn will_at_login(&self, mischief: impl IntoIterator<Item = Mischief>) {
+        self.state.login_mischief.lock().extend(mischief);
+    }
+
+    pub(crate) fn target(&self, rest: &str) -> Target {
+        let Self { address, .. } = self;
+        format!("dtlv://ann:{PASSWORD}@{address}/{rest}")
+            .parse()
+            .unwrap()
+    }
+
+    pub(crate) fn session(&self, rest: &str) -> Arc<Session> {
+        self.session_with(rest, options())
+    }
+
+    pub(crate) fn session_with(&self, rest: &str, options: Options) -> Arc<Session> {
+        Arc::new(Session::new(self.target(rest), options))
+    }
+
+    /// The types of what was asked, without what opens and closes.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        let log = self.state.log.lock();
+        let quiet = ["set-client-id", "authentication", "disconnect"];
+        log.iter()
+            .filter(|kind| !quiet.contains(&kind.as_str()))
+            .cloned()
+            .collect()
+    }
+}
+
+pub(crate) fn options() -> Options {
+    Options {
+        request_timeout: Duration::from_secs(2),
+        connect_timeout: Duration::from_secs(2),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn edn(text: &str) -> Value {
+    read(text).unwrap()
+}
+
+/// The frame of a value, made without the code that is tested.
+fn frame(value: &Value) -> Vec<u8> {
+    let content = nippy::write(value).unwrap();
+    let length = u32::try_from(content.len() + 5).unwrap();
+    [&[2], &length.to_be_bytes()[..], &content].concat()
+}
+
+fn receive(stream: &mut TcpStream) -> io::Result<Value> {
+    let mut header = [0; 5];
+    stream.read_exact(&mut header)?;
+    assert_eq!(header[0], 2, "what is sent is nippy");
+    let length = u32::from_be_bytes(header[1..].try_into().unwrap()) as usize;
+    let mut content = vec![0; length - 5];
+    stream.read_exact(&mut content)?;
+    Ok(nippy::read(&content).unwrap())
+}
+
+fn send(stream: &mut TcpStream, value: &Value) -> io::Result<()> {
+    stream.write_all(&frame(value))
+}
+
+fn get(message: &Value, name: &str) -> Value {
+    let map = message.as_map().unwrap();
+    map.get(&Value::keyword(name))
+        .cloned()
+        .unwrap_or(Value::Nil)
+}
+
+fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
+    loop {
+        let message = receive(&mut stream)?;
+        let kind = get(&message, "type").as_keyword().unwrap().to_string();
+        state.log.lock().push(kind.clone());
+        let logs_in = ["authentication", "set-client-id"].contains(&kind.as_str());
+        let queue = if logs_in {
+            &state.login_mischief
+        } else {
+            &state.mischief
+        };
+        let mischief = queue.lock().pop_front();
+        if let Some(mischief) = mischief {
+            misbehave(&mut stream, state, &mischief, &message)?;
+            continue;
+        }
+        match kind.as_str() {
+            "authentication" => {
+                state.logins.fetch_add(1, Ordering::SeqCst);
+                let right = get(&message, "password").as_str() == Some(PASSWORD);
+                let said = if right {
+                    edn(
+                        r#"{:type :authentication-ok :client-id #uuid "00000000-0000-0000-0000-0000000000aa"}"#,
+                    )
+                } else {
+                    edn(r#"{:type :error-response :message "Failed to authenticate"}"#)
+                };
+                send(&mut stream, &said)?;
+            }
+            "set-client-id" => send(&mut stream, &edn("{:type :set-client-id-ok}"))?,
+            "disconnect" => return Ok(()),
+            _ => answer(&mut stream, state, &message)?,
+        }
+    }
+}
+
+fn misbehave(
+    stream: &mut TcpStream,
+    state: &State,
+    mischief: &Mischief,
+    message: &Value,
+) -> io::Result<()> {
+    let whole = frame(&edn(
+        r#"{:type :command-complete :result [1 2 3 "long enough"]}"#,
+    ));
+    let gone = || Err(io::ErrorKind::Other.into());
+    let hang = |stream: &mut TcpStream| {
+        // Until the client is gone.
+        let _ = stream.read(&mut [0]);
+        gone()
+    };
+    match mischief {
+        Mischief::Close => gone(),
+        Mischief::CloseInHeader => {
+            stream.write_all(&whole[..3])?;
+            gone()
+        }
+        Mischief::CloseInContent => {
+            stream.write_all(&whole[..whole.len() / 2])?;
+            gone()
+        }
+        Mischief::Hang => hang(stream),
+        Mischief::HangInContent => {
+            stream.write_all(&whole[..8])?;
+            hang(stream)
+        }
+        Mischief::Drip => {
+            for byte in whole.iter().cycle() {
+                stream.write_all(&[*byte])?;
+                thread::sleep(Duration::from_millis(150));
+            }
+            Ok(())
+        }
+        Mischief::Length(length) => {
+            stream.write_all(&[&[2], &length.to_be_bytes()[..]].concat())?;
+            hang(stream)
+        }
+        Mischief::Format(format) => {
+            let mut whole = whole;
+            whole[0] = *format;
+            stream.write_all(&whole)
+        }
+        Mischief::Content(content) => {
+            let length = u32::try_from(content.len() + 5).unwrap();
+            stream.write_all(&[&[2], &length.to_be_bytes()[..], content].concat())
+        }
+        Mischief::Answer(value) => send(stream, value),
+        Mischief::Twice => {
+            answer(stream, state, message)?;
+            send(stream, &edn("{:type :command-complete :result :stray}"))
+        }
+        Mischief::CloseInCopy | Mischief::FailInCopy | Mischief::Endless => {
+            send(stream, &edn("{:type :copy-out-response}"))?;
+            send(stream, &edn("[[1 1] [2 2] [3 3]]"))?;
+            match mischief {
+                Mischief::FailInCopy => send(
+                    stream,
+                    &edn(r#"{:type :error-response :message "disk on fire"}"#),
+                ),
+                Mischief::Endless => loop {
+                    send(stream, &edn("[[4 4] [5 5]]"))?;
+                },
+                _ => gone(),
+            }
+        }
+    }
+}
+
+fn answer(stream: &mut TcpStream, state: &State, message: &Value) -> io::Result<()> {
+    let items = if get(message, "mode") == Value::keyword("copy-in") {
+        send(stream, &edn("{:type :copy-in-response}"))?;
+        let mut items = Vec::new();
+        loop {
+            match receive(stream)? {
+                Value::Vector(batch) => {
+                    state.batches.lock().push(batch.len());
+                    items.extend(batch);
+                }
+                done => {
+                    assert_eq!(done, edn("{:type :copy-done}"));
+                    break;
+                }
+            }
+        }
+        Some(items)
+    } else {
+        None
+    };
+    match state.memory.lock().answer(message, items) {
+        Err(why) => {
+            let why = [
+                (":type", ":error-response"),
+                (":message", &format!("{why:?}")),
+            ]
+            .map(|(key, value)| format!("{key} {value}"));
+            send(stream, &edn(&format!("{{{}}}", why.join(" "))))
+        }
+        // As the real one does: what is long comes in pieces.
+        Ok(Value::Set(rows)) if rows.len() >= 1_000 => {
+            send(
+                stream,
+                &edn("{:type :copy-out-response :copy-result-type :set}"),
+            )?;
+            copy(stream, &rows.into_iter().collect::<Vec<_>>())
+        }
+        Ok(Value::Vector(rows)) if rows.len() >= 1_000 => {
+            send(stream, &edn("{:type :copy-out-response}"))?;
+            copy(stream, &rows)
+        }
+        Ok(value) => {
+            let members = [
+                (Value::keyword("type"), Value::keyword("command-complete")),
+                (Value::keyword("result"), value),
+            ];
+            send(stream, &Value::Map(members.into_iter().collect()))
+        }
+    }
+}
+
+fn copy(stream: &mut TcpStream, rows: &[Value]) -> io::Result<()> {
+    for batch in rows.chunks(1_000) {
+        send(stream, &Value::Vector(batch.to_vec()))?;
+    }
+    send(stream, &edn("{:type :copy-done}"))
+}
+
+fn datom([e, a, v]: &[Value; 3]) -> Value {
+    let parts = vec![e.clone(), a.clone(), v.clone(), Value::Long(7)];
+    Value::Tagged("datalevin/Datom".into(), Box::new(Value::Vector(parts)))
+}
+
+/// A bound's parts, in the order of its index; the least and the greatest value are below and above the others.
+fn bound(datom: &Value, ave: bool) -> [(u8, Value); 3] {
+    let Value::Tagged(tag, parts) = datom else {
+        panic!("a bound is a datom")
+    };
+    assert_eq!(tag.as_str(), "datalevin/Datom");
+    let parts = parts.as_sequence().unwrap();
+    let [e, a, v] = [&parts[0], &parts[1], &parts[2]].map(|part| {
+        let rank = match part.as_keyword().map(Name::as_str) {
+            Some("db.value/sysMin") => 0,
+            Some("db.value/sysMax") => 2,
+            _ => 1,
+        };
+        (rank, part.clone())
+    });
+    if ave { [a, v, e] } else { [e, a, v] }
+}
+
+impl Memory {
+    fn answer(&mut self, message: &Value, items: Option<Vec<Value>>) -> Result<Value, String> {
+        let kind = get(message, "type").as_keyword().unwrap().to_string();
+        let args = get(message, "args");
+        let args = args.as_sequence().unwrap_or_default();
+        if !args.is_empty() {
+            assert_eq!(args[0], Value::from("things"), "the name comes first");
+        }
+        let arg = |at: usize| args.get(at).cloned().unwrap_or(Value::Nil);
+        Ok(match kind.as_str() {
+            "open" => edn("{:max-eid 9 :max-tx 3 :schema {:name {:db/valueType :db.type/string}}}"),
+            "schema" => edn("{:name {:db/valueType :db.type/string}}"),
+            "q" => {
+                let inputs = arg(2);
+                let [database, attribute] = inputs.as_sequence().unwrap() else {
+                    return Err("Too few inputs".to_owned());
+                };
+                assert_eq!(*database, Value::keyword("remote-db-placeholder"));
+                let rows = self.facts.iter().filter(|fact| fact[1] == *attribute);
+                let rows = rows.map(|[e, _, v]| Value::Vector(vec![e.clone(), v.clone()]));
+                Value::Set(rows.collect::<Set>())
+            }
+            "explain" => edn("{:planning-time \"1\"}"),
+            "pull" => self.pull(&arg(2)),
+            "pull-many" => {
+                let entities = arg(2);
+                let pulled = entities.as_sequence().unwrap().iter().map(|e| self.pull(e));
+                Value::Vector(pulled.collect())
+            }
+            "slice" => Value::Vector(self.slice(args).iter().map(datom).collect()),
+            "size" => Value::Long(i64::try_from(self.slice(args).len()).unwrap()),
+            "fulltext-datoms" => edn("([1 :name \"Ann\"])"),
+            "tx-data" => {
+                let simulated = arg(if items.is_some() { 1 } else { 2 }) == Value::Bool(true);
+                let given = items.unwrap_or_else(|| arg(1).as_sequence().unwrap().to_vec());
+                self.transact(&given, simulated)?
+            }
+            "transact-kv" => {
+                let table = arg(1).as_str().unwrap().to_owned();
+                let given = items.unwrap_or_else(|| arg(2).as_sequence().unwrap().to_vec());
+                let pairs = self.pairs.entry(table).or_default();
+                for operation in given {
+                    match operation.as_sequence().unwrap() {
+                        [_, key, value] => pairs.insert(key.clone(), value.clone()),
+                        [_, key] => pairs.remove(key),
+                        _ => return Err("Not an operation".to_owned()),
+                    };
+                }
+                Value::keyword("transacted")
+            }
+            "get-value" => {
+                let table = arg(1).as_str().unwrap().to_owned();
+                let found = self.pairs.get(&table).and_then(|pairs| pairs.get(&arg(2)));
+                match (found, arg(5)) {
+                    (None, _) => Value::Nil,
+                    (Some(value), Value::Bool(true)) => value.clone(),
+                    (Some(value), _) => Value::Vector(vec![arg(2), value.clone()]),
+                }
+            }
+            "get-range" | "range-count" => {
+                let table = arg(1).as_str().unwrap().to_owned();
+                let pairs = self.pairs.get(&table).cloned().unwrap_or_default();
+                if kind == "range-count" {
+                    return Ok(Value::Long(i64::try_from(pairs.len()).unwrap()));
+                }
+                let pairs = pairs
+                    .into_iter()
+                    .map(|(key, value)| Value::Vector(vec![key, value]));
+                Value::Vector(pairs.collect())
+            }
+            "open-kv" | "open-dbi" | "close" | "close-kv" | "new-search-engine"
+            | "new-vector-index" | "close-vecs" => Value::Nil,
+            "list-dbis" => {
+                Value::Vector(self.pairs.keys().map(|name| name.as_str().into()).collect())
+            }
+            _ => return self.indexes(&kind, &arg(1), &arg(2)),
+        })
+    }
+
+    fn indexes(&mut self, kind: &str, one: &Value, two: &Value) -> Result<Value, String> {
+        let numbers = |vector: &Value| -> Vec<f64> {
+            let numbers = vector.as_sequence().unwrap().iter();
+            numbers.map(|number| number.as_f64().unwrap()).collect()
+        };
+        Ok(match kind {
+            "add-doc" => {
+                self.texts
+                    .insert(one.clone(), two.as_str().unwrap().to_owned());
+                Value::keyword("doc-added")
+            }
+            "remove-doc" => match self.texts.remove(one) {
+                Some(_) => Value::keyword("doc-removed"),
+                None => return Err("Document does not exist.".to_owned()),
+            },
+            "clear-docs" => {
+                self.texts.clear();
+                Value::Nil
+            }
+            "doc-indexed?" => self.texts.contains_key(one).into(),
+            "doc-count" => Value::Long(i64::try_from(self.texts.len()).unwrap()),
+            "search" => {
+                let found = self
+                    .texts
+                    .iter()
+                    .filter(|(_, text)| text.contains(one.as_str().unwrap()));
+                Value::List(found.map(|(reference, _)| reference.clone()).collect())
+            }
+            "add-vec" => {
+                self.vectors.push((one.clone(), numbers(two)));
+                Value::Nil
+            }
+            "remove-vec" => {
+                self.vectors.retain(|(reference, _)| reference != one);
+                Value::Nil
+            }
+            "vec-indexed?" => self
+                .vectors
+                .iter()
+                .any(|(reference, _)| reference == one)
+                .into(),
+            "vecs-info" => edn(&format!("{{:size {}}}", self.vectors.len())),
+            "search-vec" => {
+                let query = numbers(one);
+                let mut found = self.vectors.clone();
+                found.sort_by(|(_, one), (_, other)| {
+                    let distance = |vector: &[f64]| -> f64 {
+                        let parts = vector.iter().zip(&query);
+                        parts.map(|(one, other)| (one - other).powi(2)).sum()
+                    };
+                    distance(one).total_cmp(&distance(other))
+                });
+                Value::Vector(found.into_iter().map(|(reference, _)| reference).collect())
+            }
+            _ => return Err(format!("Unknown message type {kind}")),
+        })
+    }
+
+    fn pull(&self, entity: &Value) -> Value {
+        // A lookup by any attribute.
+        let entity = match entity.as_sequence() {
+            Some([a, v]) => self
+                .facts
+                .iter()
+                .find(|fact| fact[1] == *a && fact[2] == *v),
+            _ => self.facts.iter().find(|fact| fact[0] == *entity),
+        };
+        let Some([entity, ..]) = entity else {
+            return Value::Nil;
+        };
+        let own = self.facts.iter().filter(|fact| fact[0] == *entity);
+        let mut map: Map = own.map(|[_, a, v]| (a.clone(), v.clone())).collect();
+        map.insert(Value::keyword("db/id"), entity.clone());
+        Value::Map(map)
+    }
+
+    fn slice(&self, args: &[Value]) -> Vec<[Value; 3]> {
+        let ave = args[1] == Value::keyword("ave");
+        let (low, high) = (bound(&args[2], ave), bound(&args[3], ave));
+        let mut found: Vec<_> = self
+            .facts
+            .iter()
+            .map(|[e, a, v]| {
+                let (e, a, v) = (e.clone(), a.clone(), v.clone());
+                if ave { [a, v, e] } else { [e, a, v] }
+            })
+            .filter(|fact| {
+                // A part that is not said is no bound.
+                let within = |at: usize| {
+                    let part = (1, fact[at].clone());
+                    let said = |bound: &(u8, Value)| !bound.1.is_nil();
+                    (!said(&low[at]) || low[at] <= part) && (!said(&high[at]) || part <= high[at])
+                };
+                (0..3).all(within)
+            })
+            .collect();
+        found.sort();
+        let back = found.into_iter().map(|[one, two, three]| {
+            if ave {
+                [three, one, two]
+            } else {
+                [one, two, three]
+            }
+        });
+        back.collect()
+    }
+
+    fn transact(&mut self, given: &[Value], simulated: bool) -> Result<Value, String> {
+        let mut facts = Vec::new();
+        for operation in given {
+            let [_, e, a, v] = operation.as_sequence().unwrap() else {
+                return Err("Bad transaction data".to_owned());
+            };
+            facts.push([e.clone(), a.clone(), v.clone()]);
+        }
+        let datoms: Vec<_> = facts.iter().map(datom).collect();
+        if !simulated {
+            self.facts.extend(facts);
+        }
+        if datoms.len() >= 1_000 {
+            // As the real one: facts, and after them what ids became.
+            let pairs = [edn("[\"new\" 5]"), edn("[:max-eid 77]")];
+            return Ok(Value::Vector(datoms.into_iter().chain(pairs).collect()));
+        }
+        let report = [
+            (Value::keyword("tx-data"), Value::Vector(datoms)),
+            (Value::keyword("tempids"), edn("{\"new\" 5 :max-eid 77}")),
+        ];
+        Ok(Value::Map(report.into_iter().collect()))
+    }
+}

@@ -1,0 +1,13 @@
+//! Whatever a server sends is a value or an error; and a value that can be sent is read back as itself.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rung_dtlv::nippy::{read, write};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(value) = read(bytes) else { return };
+    let _ = value.to_string();
+    let Ok(written) = write(&value) else { return };
+    assert_eq!(read(&written).expect("what is written can be read"), value);
+});
