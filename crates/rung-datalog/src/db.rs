@@ -14,6 +14,7 @@ use crate::datom::{
     whole_key,
 };
 use crate::index::Order;
+use crate::likeness::Indexes;
 use crate::query::Asked;
 use crate::schema::{Attribute, IDENT, Schema};
 use crate::{Error, Result};
@@ -44,6 +45,7 @@ pub struct Db {
     /// The schema of a version.
     schema: RwLock<(u64, Arc<Schema>)>,
     asked: Asked,
+    indexes: RwLock<Arc<Indexes>>,
 }
 
 /// The tables there are.
@@ -111,6 +113,7 @@ impl Db {
             tables,
             schema: RwLock::default(),
             asked: Asked::default(),
+            indexes: RwLock::default(),
         };
         let format = db.kv.read(|view| number(view, tables.meta, meta::FORMAT))?;
         match format {
@@ -126,7 +129,20 @@ impl Db {
                 }));
             }
         }
+        db.open_indexes()?;
         Ok(db)
+    }
+
+    /// Opens the indexes of values that are found by likeness, as the schema and the options have them now.
+    pub(crate) fn open_indexes(&self) -> Result<Arc<Indexes>> {
+        let schema = self.read(|moment| Ok(moment.schema.clone()))?;
+        let indexes = Arc::new(Indexes::open(&self.kv, &schema, &self.options()?)?);
+        *self.indexes.write() = indexes.clone();
+        Ok(indexes)
+    }
+
+    pub(crate) fn indexes(&self) -> Arc<Indexes> {
+        self.indexes.read().clone()
     }
 
     /// Runs `f` on everything as it is now.
@@ -157,7 +173,7 @@ impl Db {
         self.tables
     }
 
-    fn moment<'t>(&self, view: View<'t>) -> Result<Moment<'t>> {
+    pub(crate) fn moment<'t>(&self, view: View<'t>) -> Result<Moment<'t>> {
         let tables = self.tables;
         let version = number(view, tables.meta, meta::VERSION)?;
         let known = self.schema.read().clone();
@@ -175,6 +191,7 @@ impl Db {
             view,
             tables,
             schema,
+            indexes: self.indexes(),
         })
     }
 
@@ -196,7 +213,9 @@ impl Db {
         let mut options = self.options()?;
         options.extend(given.clone());
         let bytes = encode::encode(&Value::Map(options));
-        self.write(|batch, _| Ok(batch.put(self.tables.meta, meta::OPTIONS, &bytes)?))
+        self.write(|batch, _| Ok(batch.put(self.tables.meta, meta::OPTIONS, &bytes)?))?;
+        self.open_indexes()?;
+        Ok(())
     }
 
     /// Whether attributes must be declared before they are used.
@@ -264,6 +283,7 @@ pub struct Moment<'t> {
     pub(crate) view: View<'t>,
     pub(crate) tables: Tables,
     pub(crate) schema: Arc<Schema>,
+    pub(crate) indexes: Arc<Indexes>,
 }
 
 #[cold]

@@ -48,6 +48,15 @@ pub enum Error {
     Store(#[from] rung_kv::Error),
 }
 
+impl From<rung_search::Error> for Error {
+    fn from(error: rung_search::Error) -> Self {
+        match error {
+            rung_search::Error::Store(error) => Self::Store(error),
+            other => Self::Query(other.to_string()),
+        }
+    }
+}
+
 impl Failure for Error {
     fn of_store(self) -> Result<rung_kv::Error, Self> {
         match self {

@@ -12,6 +12,7 @@ mod db;
 mod document;
 mod error;
 mod index;
+mod likeness;
 mod pull;
 mod query;
 mod sample;

@@ -10,6 +10,7 @@ use crate::coerce::coerce;
 use crate::datom::{Datom, Entity, ave_key, eav_key, encoded, in_key, is_cut, whole_key};
 use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
 use crate::document::{has_documents, patched, paths};
+use crate::likeness::{Changes, Indexes};
 use crate::sample::Samples;
 use crate::schema::{Attribute, Schema, Type, Unique};
 use crate::{Error, Result};
@@ -38,6 +39,7 @@ impl Db {
         })?;
         let closed = self.is_closed()?;
         let now = self.option("auto-entity-time?")?.then(now_ms);
+        let indexes = self.indexes();
         // A temporary name may turn out to stand for an entity that is there when it was given a new one already.
         // Then everything is done anew, and it stands for that one from the beginning.
         let mut known = Map::new();
@@ -65,6 +67,8 @@ impl Db {
                     datoms: Vec::new(),
                     counts: HashMap::new(),
                     samples: Samples::default(),
+                    indexes: indexes.clone(),
+                    alike: Changes::default(),
                     made_of,
                     tuples: BTreeSet::new(),
                     queue: forms.iter().cloned().collect(),
@@ -89,13 +93,15 @@ impl Db {
 
     /// Takes in a schema, beside what there is.
     pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
-        self.write(|batch, schema| {
+        let before = self.indexes();
+        let schema = self.write(|batch, schema| {
             let mut schema = (*schema).clone();
             let changed = schema.apply(given)?;
             let moment = Moment {
                 view: batch.view(),
                 tables: self.tables(),
                 schema: Arc::new(schema.clone()),
+                indexes: before.clone(),
             };
             for (before, after) in &changed {
                 if let Some(before) = before {
@@ -104,6 +110,34 @@ impl Db {
             }
             store_schema(batch, self.tables(), &schema)?;
             Ok(Arc::new(schema))
+        })?;
+        let after = self.open_indexes()?;
+        let moved = schema
+            .attributes()
+            .filter(|attribute| after.differs(&before, attribute.id));
+        for attribute in moved {
+            self.take_into_indexes(attribute.id, &after)?;
+        }
+        Ok(schema)
+    }
+
+    /// Takes what an attribute has into indexes that it was not in.
+    fn take_into_indexes(&self, a: u32, indexes: &Indexes) -> Result<()> {
+        let Some(domains) = indexes.domains(a) else {
+            return Ok(());
+        };
+        self.write(|batch, _| {
+            let mut changes = Changes::default();
+            {
+                let moment = self.moment(batch.view())?;
+                let unbounded = std::ops::Bound::Unbounded;
+                for fact in moment.of_attribute(a, unbounded, unbounded)? {
+                    let (e, _, bytes) = fact?;
+                    let key = eav_key(e, a, &in_key(bytes));
+                    changes.note(domains, &key, &moment.value(a, bytes)?, true);
+                }
+            }
+            changes.apply(batch, indexes)
         })
     }
 
@@ -228,6 +262,9 @@ struct Transaction<'b, 'e, 'k> {
     /// By how much the number of datoms of an attribute changes.
     counts: HashMap<u32, i64>,
     samples: Samples,
+    indexes: Arc<Indexes>,
+    /// What becomes of indexes.
+    alike: Changes,
     /// The tuples that an attribute is part of.
     made_of: HashMap<Name, Vec<u32>>,
     /// Tuples whose parts have changed.
@@ -301,6 +338,7 @@ impl Transaction<'_, '_, '_> {
                 before.saturating_add_signed(change),
             )?;
         }
+        self.alike.apply(self.batch, &self.indexes)?;
         self.samples.store(self.batch, self.tables.sample)?;
         put_number(
             self.batch,
@@ -325,6 +363,7 @@ impl Transaction<'_, '_, '_> {
             view: self.batch.view(),
             tables: self.tables,
             schema: self.schema.clone(),
+            indexes: self.indexes.clone(),
         }
     }
 
@@ -795,6 +834,9 @@ impl Transaction<'_, '_, '_> {
             let own = (e, attribute.id);
             paths::add(self.batch, self.tables.paths, own, paths::entries(value))?;
         }
+        if let Some(domains) = self.indexes.domains(attribute.id) {
+            self.alike.note(domains, &key, value, true);
+        }
         self.changed(e, attribute, value, true);
         Ok(())
     }
@@ -825,6 +867,10 @@ impl Transaction<'_, '_, '_> {
                 entries.retain(|entry| !others.contains(entry));
             }
             paths::remove(self.batch, self.tables.paths, (e, attribute.id), entries)?;
+        }
+        if let Some(domains) = self.indexes.domains(attribute.id) {
+            let key = eav_key(e, attribute.id, &short);
+            self.alike.note(domains, &key, value, false);
         }
         self.changed(e, attribute, value, false);
         Ok(true)

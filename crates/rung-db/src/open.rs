@@ -10,6 +10,8 @@ use rung_datalog::{Db, Options};
 use rung_fault::{Code, Detail, Fault};
 use rung_kv::typed::Tables;
 use rung_kv::{Kv, KvOptions};
+use rung_search::text::TextIndex;
+use rung_search::vectors::VectorIndex;
 
 /// What is open.
 #[derive(Default)]
@@ -26,8 +28,15 @@ struct Handle {
 
 #[derive(Clone)]
 enum Opened {
-    Database { db: Arc<Db>, folder: PathBuf },
+    Database {
+        db: Arc<Db>,
+        folder: PathBuf,
+    },
     Kv(Arc<Tables>),
+    /// An index of texts, in the store of that id.
+    Search(String, Arc<Tables>, TextIndex),
+    /// An index of vectors, in the store of that id.
+    Vectors(String, Arc<Tables>, VectorIndex),
 }
 
 fn caller(permit: &Permit) -> String {
@@ -112,12 +121,39 @@ impl Handles {
     ) -> Result<String, Fault> {
         let kv = Kv::open(folder, options)?;
         let tables = Tables::new(Arc::new(kv));
-        let id = new_id("kv")?;
-        let handle = Handle {
-            caller: caller(permit),
-            opened: Opened::Kv(Arc::new(tables)),
-        };
-        self.open.lock().insert(id.clone(), handle);
+        self.keep(permit, "kv", Opened::Kv(Arc::new(tables)))
+    }
+
+    /// Gives an id to an index of texts.
+    pub(crate) fn open_search(
+        &self,
+        permit: &Permit,
+        kv: &str,
+        tables: Arc<Tables>,
+        index: TextIndex,
+    ) -> Result<String, Fault> {
+        let opened = Opened::Search(kv.to_owned(), tables, index);
+        self.keep(permit, "search-index", opened)
+    }
+
+    /// Gives an id to an index of vectors.
+    pub(crate) fn open_vectors(
+        &self,
+        permit: &Permit,
+        kv: &str,
+        tables: Arc<Tables>,
+        index: VectorIndex,
+    ) -> Result<String, Fault> {
+        let opened = Opened::Vectors(kv.to_owned(), tables, index);
+        self.keep(permit, "vector-index", opened)
+    }
+
+    fn keep(&self, permit: &Permit, kind: &str, opened: Opened) -> Result<String, Fault> {
+        let id = new_id(kind)?;
+        let caller = caller(permit);
+        self.open
+            .lock()
+            .insert(id.clone(), Handle { caller, opened });
         Ok(id)
     }
 
@@ -143,9 +179,47 @@ impl Handles {
         }
     }
 
-    /// Closes what is open under an id, which must have been found before.
+    pub(crate) fn search_index(
+        &self,
+        permit: &Permit,
+        id: &str,
+    ) -> Result<(Arc<Tables>, TextIndex), Fault> {
+        match self.find(permit, id) {
+            Some(Opened::Search(_, tables, index)) => Ok((tables, index)),
+            _ => Err(unknown(
+                Code::UnknownSearchIndex,
+                "search_index",
+                id,
+                "searchIndex",
+            )),
+        }
+    }
+
+    pub(crate) fn vector_index(
+        &self,
+        permit: &Permit,
+        id: &str,
+    ) -> Result<(Arc<Tables>, VectorIndex), Fault> {
+        match self.find(permit, id) {
+            Some(Opened::Vectors(_, tables, index)) => Ok((tables, index)),
+            _ => Err(unknown(
+                Code::UnknownVectorIndex,
+                "vector_index",
+                id,
+                "vectorIndex",
+            )),
+        }
+    }
+
+    /// Closes what is open under an id, which must have been found before, and the indexes in it.
     pub(crate) fn close(&self, id: &str) {
-        self.open.lock().remove(id);
+        self.open.lock().retain(|own, handle| {
+            let within = match &handle.opened {
+                Opened::Search(kv, ..) | Opened::Vectors(kv, ..) => kv == id,
+                Opened::Database { .. } | Opened::Kv(_) => false,
+            };
+            own != id && !within
+        });
     }
 }
 

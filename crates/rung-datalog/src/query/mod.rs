@@ -6,6 +6,7 @@ mod cell;
 mod documents;
 mod find;
 mod functions;
+mod likeness;
 mod parse;
 mod pattern;
 mod pieces;
@@ -78,6 +79,17 @@ impl Db {
     /// What the rows of a query's answer are.
     pub fn head(&self, query: &Value) -> Result<Head> {
         Ok(Head::of(&self.asked().prepare(query)?.query))
+    }
+
+    /// Facts by the words of their texts, the best first: entity, attribute, value, and what the options ask for beside them.
+    pub fn fulltext(
+        &self,
+        wanted: &Value,
+        options: &Value,
+        bounds: &Bounds,
+    ) -> Result<Vec<Vec<Value>>> {
+        let watch = Watch::new(bounds.max_ms, bounds.max_bytes, bounds.cancelled.clone());
+        self.read(|moment| likeness::texts(moment, (None, wanted.clone(), options.clone()), &watch))
     }
 
     /// Answers a query, and says how that was done.

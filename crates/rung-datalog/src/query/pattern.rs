@@ -402,6 +402,7 @@ impl<'p, 't> Scan<'p, 't> {
             return self.looked_up_some(relation, &columns, &order, watch);
         }
         let (tables, schema) = (self.moment.tables, &self.moment.schema);
+        let indexes = &self.moment.indexes;
         let (places, bounds) = ([&self.e, &self.a, &self.v], &self.bounds);
         let limits = watch.limits();
         let part = order.len().div_ceil(width);
@@ -410,6 +411,7 @@ impl<'p, 't> Scan<'p, 't> {
                 view,
                 tables,
                 schema: schema.clone(),
+                indexes: indexes.clone(),
             };
             let scan = Scan::of(&moment, places.map(Place::clone), bounds.clone());
             let order = order.chunks(part).nth(at).unwrap_or_default();

@@ -151,12 +151,14 @@ impl Star {
             return self.join_some(moment, relation, &rows, watch);
         }
         let (tables, schema, limits) = (moment.tables, &moment.schema, watch.limits());
+        let indexes = &moment.indexes;
         let part = rows.len().div_ceil(width);
         let parts = moment.view.spread(width, |at, view| {
             let moment = Moment {
                 view,
                 tables,
                 schema: schema.clone(),
+                indexes: indexes.clone(),
             };
             let rows = rows.chunks(part).nth(at).unwrap_or_default();
             self.join_some(&moment, relation, rows, &limits.watch())

@@ -7,7 +7,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_api_info",
-    description: "What this server can do, and its limits.",
+    description: "What this server can do.",
     writes: false,
     arguments: &[],
     run: |asking, _| {
@@ -17,7 +17,7 @@ pub(super) const DEFINITION: Definition = Definition {
             "datalevin": {
                 "json-api-version": 1,
                 "datalevin-version": options.version,
-                "features": ["datalog", "pull", "index-access", "kv", "documents"],
+                "features": ["datalog", "pull", "index-access", "kv", "documents", "fulltext", "vectors"],
                 "limits": {"max-result-items": MAX_LIMIT, "max-response-bytes": 8_388_608},
             },
         });

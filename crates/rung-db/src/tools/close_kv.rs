@@ -9,7 +9,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_close_kv",
-    description: "Closes a key-value store, and the indexes that are open on it.",
+    description: "Closes a key-value store and its indexes.",
     writes: false,
     arguments: &[("kv", Text, true)],
     run: |asking, input| {

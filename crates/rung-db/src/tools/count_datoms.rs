@@ -8,7 +8,7 @@ use super::{Definition, head, read, with_result};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_count_datoms",
-    description: "How many datoms there are of an entity, attribute and value, whichever of them are given.",
+    description: "Counts datoms by entity, attribute and value.",
     writes: false,
     arguments: &[
         ("database", Text, true),

@@ -11,7 +11,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_datoms",
-    description: "Datoms in the order of an index, eav or ave, by its first parts.",
+    description: "Datoms in the order of an index (eav, ave), by its first parts.",
     writes: false,
     arguments: &[
         ("database", Text, true),

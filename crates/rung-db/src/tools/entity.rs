@@ -9,7 +9,7 @@ use crate::json::{given, to_json};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_entity",
-    description: "Everything of an entity, with its :db/id; entities that it leads to are there by theirs.",
+    description: "Everything of an entity.",
     writes: false,
     arguments: &[("database", Text, true), ("eid", Any, true)],
     run: |asking, input| {

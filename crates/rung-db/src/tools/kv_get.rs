@@ -12,7 +12,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_kv_get",
-    description: "The value of a key in a table. keyType and valueType are data unless said: string, long, keyword, ...",
+    description: "The value of a key in a table. Types: data, string, long, keyword, ...",
     writes: false,
     arguments: &[
         ("kv", Text, true),

@@ -13,7 +13,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_kv_range",
-    description: "Keys with their values within a range: [\":all\"], [\":closed\", 1, 9], [\":at-least\", 5], and their -back twins.",
+    description: "Pairs within a range: [\":all\"], [\":closed\", 1, 9], [\":at-least\", 5], with -back twins.",
     writes: false,
     arguments: &[
         ("kv", Text, true),

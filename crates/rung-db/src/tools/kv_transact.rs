@@ -13,7 +13,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_kv_transact",
-    description: "Changes tables by operations [\":put\", table, key, value] and [\":del\", table, key], all of them or none; with dbi they name no table.",
+    description: "Changes tables, all or nothing: [\":put\", table, key, value], [\":del\", table, key]; with dbi without table.",
     writes: true,
     arguments: &[
         ("kv", Text, true),

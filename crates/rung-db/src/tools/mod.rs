@@ -1,21 +1,37 @@
 //! The tools, one file each, in the order in which they are listed.
 
+mod add_document;
+mod add_vector;
 mod api_info;
+mod clear_documents;
 mod close_database;
 mod close_kv;
+mod close_search_index;
+mod close_vector_index;
 mod count_datoms;
 mod datoms;
+mod document_count;
+mod document_indexed;
 mod entity;
+mod fulltext_datoms;
 mod kv_get;
 mod kv_range;
 mod kv_transact;
 mod open_database;
 mod open_kv;
+mod open_search_index;
+mod open_vector_index;
 mod pull;
 mod pull_many;
 mod query;
+mod remove_document;
+mod remove_vector;
 mod search_datoms;
+mod search_documents;
 mod transact;
+mod vector_index_info;
+mod vector_indexed;
+mod vector_search;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +42,10 @@ use rung_auth::{Access, Permit};
 use rung_datalog::{Bounds, Datom, Db, Order, Reach, Schema as Attributes};
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Face, Fault};
+use rung_kv::typed::Tables;
 use rung_ladder::Handle;
+use rung_search::text::TextIndex;
+use rung_search::vectors::VectorIndex;
 use rung_tool::{
     Call, Card, Hints, Keep, Pending, Reply, Schema, TaskUse, ToolSource, arguments, unknown_tool,
     written,
@@ -111,23 +130,39 @@ enum Kind {
     List,
 }
 
-const ALL: [&Definition; 16] = [
+const ALL: [&Definition; 32] = [
+    &add_document::DEFINITION,
+    &add_vector::DEFINITION,
     &api_info::DEFINITION,
+    &clear_documents::DEFINITION,
     &close_database::DEFINITION,
     &close_kv::DEFINITION,
+    &close_search_index::DEFINITION,
+    &close_vector_index::DEFINITION,
     &count_datoms::DEFINITION,
     &datoms::DEFINITION,
+    &document_count::DEFINITION,
+    &document_indexed::DEFINITION,
     &entity::DEFINITION,
+    &fulltext_datoms::DEFINITION,
     &kv_get::DEFINITION,
     &kv_range::DEFINITION,
     &kv_transact::DEFINITION,
     &open_database::DEFINITION,
     &open_kv::DEFINITION,
+    &open_search_index::DEFINITION,
+    &open_vector_index::DEFINITION,
     &pull::DEFINITION,
     &pull_many::DEFINITION,
     &query::DEFINITION,
+    &remove_document::DEFINITION,
+    &remove_vector::DEFINITION,
     &search_datoms::DEFINITION,
+    &search_documents::DEFINITION,
     &transact::DEFINITION,
+    &vector_index_info::DEFINITION,
+    &vector_indexed::DEFINITION,
+    &vector_search::DEFINITION,
 ];
 
 /// A call under way.
@@ -236,10 +271,10 @@ impl Entry {
             input["required"] = required.into();
         }
         // Listed with no more than callers of these tools know, so that the list stays as short as theirs.
-        let listed = json!({
-            "name": definition.name, "description": definition.description, "inputSchema": &input,
-            "annotations": {"readOnlyHint": !definition.writes},
-        });
+        let mut listed = json!({"name": definition.name, "description": definition.description, "inputSchema": &input});
+        if !definition.writes {
+            listed["annotations"] = json!({"readOnlyHint": true});
+        }
         Ok(Self {
             schema: Schema::compile(&input)?,
             card: Card {
@@ -268,7 +303,7 @@ impl Kind {
             Self::Any => json!({}),
             Self::Text => json!({"type": "string"}),
             Self::Whether => json!({"type": "boolean"}),
-            Self::Number => json!({"type": "integer", "minimum": 0}),
+            Self::Number => json!({"type": "integer"}),
             Self::List => json!({"type": "array"}),
         }
     }
@@ -315,7 +350,97 @@ struct OfDatabase {
     database: String,
 }
 
+/// The arguments of a tool that opens an index.
+#[derive(Deserialize)]
+struct OfKv {
+    kv: String,
+    opts: Option<Value>,
+}
+
+/// The arguments of a tool that concerns an index of texts as a whole.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfSearch {
+    search_index: String,
+}
+
+/// The arguments of a tool that concerns a text.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfDocument {
+    search_index: String,
+    doc_ref: Value,
+}
+
+/// The arguments of a tool that concerns an index of vectors as a whole.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfVectors {
+    vector_index: String,
+}
+
+/// The arguments of a tool that concerns the vectors of a reference.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfVector {
+    vector_index: String,
+    vector_ref: Value,
+}
+
+/// Where an index is, where nobody says.
+const DOMAIN: &str = "datalevin";
+
+/// Options that are given, or none.
+fn options(given: Option<&Value>) -> Edn {
+    part(given).unwrap_or_else(|| Edn::Map(rung_edn::Map::new()))
+}
+
+/// The name of an index, and its other options.
+fn domain_and_rest(given: Option<&Value>) -> Result<(String, Edn), Fault> {
+    let Edn::Map(mut rest) = options(given) else {
+        let why = "opts is a map, as {\":domain\": \"notes\"}";
+        return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "opts"));
+    };
+    let domain = match rest.shift_remove(&Edn::keyword("domain")) {
+        None => DOMAIN.to_owned(),
+        Some(Edn::String(name)) => name.to_string(),
+        Some(other) => {
+            let why = format!(":domain is a text, and {other} is none");
+            return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "opts"));
+        }
+    };
+    Ok((domain, Edn::Map(rest)))
+}
+
+/// A reference as an index has it.
+fn reference(value: &Value) -> Vec<u8> {
+    rung_kv::encode::encode(&given(value))
+}
+
+/// The numbers of a vector.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "vectors have numbers of 32 bits"
+)]
+fn numbers(values: &[Value], field: &str) -> Result<Vec<f32>, Fault> {
+    let numbers = values
+        .iter()
+        .map(|value| value.as_f64().map(|number| number as f32));
+    numbers.collect::<Option<_>>().ok_or_else(|| {
+        let why = format!("{field} has numbers alone");
+        Fault::new(Code::InvalidArguments, why).with(Detail::Field, field)
+    })
+}
+
 impl Asking<'_> {
+    fn search_index(&self, id: &str) -> Result<(Arc<Tables>, TextIndex), Fault> {
+        self.state.handles.search_index(self.permit(), id)
+    }
+
+    fn vector_index(&self, id: &str) -> Result<(Arc<Tables>, VectorIndex), Fault> {
+        self.state.handles.vector_index(self.permit(), id)
+    }
+
     fn permit(&self) -> &Permit {
         &self.call.permit
     }

@@ -13,7 +13,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_open_database",
-    description: "Opens a Datalog database: dir is its folder, uri a dtlv:// address. Gives the id that other tools take as database.",
+    description: "Opens a Datalog database by dir or uri; gives its id.",
     writes: false,
     arguments: &[
         ("dir", Text, false),

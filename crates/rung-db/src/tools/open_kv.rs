@@ -11,7 +11,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_open_kv",
-    description: "Opens a key-value store: dir is its folder, uri a dtlv:// address. Gives the id that other tools take as kv.",
+    description: "Opens a key-value store by dir or uri; gives its id.",
     writes: false,
     arguments: &[
         ("dir", Text, false),

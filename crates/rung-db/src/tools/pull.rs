@@ -9,7 +9,7 @@ use crate::json::{given, to_json};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_pull",
-    description: "An entity as a map, as far as the selector goes: [\"*\"], [\":name\", {\":friend\": [\":name\"]}].",
+    description: "An entity as a map, as far as the selector goes: [\"*\"], [\":name\"].",
     writes: false,
     arguments: &[
         ("database", Text, true),

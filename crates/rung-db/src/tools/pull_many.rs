@@ -10,7 +10,7 @@ use crate::json::{given, to_json};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_pull_many",
-    description: "Several entities as maps, as far as the selector goes.",
+    description: "Several entities as maps.",
     writes: false,
     arguments: &[
         ("database", Text, true),

@@ -12,7 +12,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_query",
-    description: "Answers a Datalog query given as EDN text. inputs are what :in takes beside the database; rules and symbols as {\"~edn\": \"...\"}.",
+    description: "Answers a Datalog query (EDN text). Rules and symbols in inputs as {\"~edn\": \"...\"}.",
     writes: false,
     arguments: &[
         ("database", Text, true),

@@ -12,7 +12,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_search_datoms",
-    description: "Datoms by entity, attribute and value, whichever of them are given.",
+    description: "Datoms by entity, attribute and value.",
     writes: false,
     arguments: &[
         ("database", Text, true),

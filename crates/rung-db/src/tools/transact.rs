@@ -11,7 +11,7 @@ use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_transact",
-    description: "Changes a database by entity maps and operations such as [\":db/add\", e, a, v], all of them or none.",
+    description: "Changes a database, all or nothing: entity maps, [\":db/add\", e, a, v].",
     writes: true,
     arguments: &[
         ("database", Text, true),

@@ -414,13 +414,13 @@ fn the_list_is_short_and_folders_are_kept_to() {
         .iter()
         .filter(|tool| tool["name"].as_str().unwrap().starts_with("datalevin_"))
         .collect();
-    assert_eq!(ours.len(), 16);
+    assert_eq!(ours.len(), 32);
+    let bytes: usize = ours.iter().map(|tool| tool.to_string().len() + 1).sum();
+    assert!(bytes <= 9_400, "{bytes}");
     for tool in &ours {
         let members: Vec<&String> = tool.as_object().unwrap().keys().collect();
-        assert_eq!(
-            members,
-            ["name", "description", "inputSchema", "annotations"]
-        );
+        let known = ["name", "description", "inputSchema", "annotations"];
+        assert_eq!(members, known[..members.len()]);
     }
     for dir in ["other", "allowed/../other", "/tmp/other"] {
         assert_eq!(
@@ -443,4 +443,150 @@ fn it_takes_the_place_of_another_program() {
     let told = client.call("datalevin_api_info", &json!({})).unwrap();
     assert_eq!(told["mcp"]["allowWrites"], true);
     client.open(&json!({"dir": "new"}));
+}
+
+#[test]
+fn texts_and_vectors_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let kv = client
+        .call("datalevin_open_kv", &json!({"dir": "store"}))
+        .unwrap()["kv"]
+        .clone();
+    let index = client
+        .call(
+            "datalevin_open_search_index",
+            &json!({"kv": kv, "opts": {":index-position?": true}}),
+        )
+        .unwrap();
+    let index = index["searchIndex"].clone();
+    for (reference, text) in [
+        (json!(1), "the red fox"),
+        (json!(":two"), "a red house"),
+        (json!([3, "x"]), "blue sea"),
+    ] {
+        let added = client.call(
+            "datalevin_add_document",
+            &json!({"searchIndex": index, "docRef": reference, "docText": text}),
+        );
+        assert_eq!(added.unwrap()["added"], true);
+    }
+    let mut search = |query: &str, opts: Value| {
+        let arguments = json!({"searchIndex": index, "query": query, "opts": opts});
+        client
+            .call("datalevin_search_documents", &arguments)
+            .map(|told| told["result"].clone())
+    };
+    assert_eq!(search("red fox", json!({})), Ok(json!([1, ":two"])));
+    assert_eq!(
+        search("sea", json!({":display": ":refs+scores"})).unwrap()[0][0],
+        json!([3, "x"])
+    );
+    assert_eq!(
+        search("fox", json!({":display": ":offsets"})),
+        Ok(json!([[1, [["fox", [8]]]]]))
+    );
+    assert!(search("fox", json!({":nonsense": 1})).is_err());
+    let count = client
+        .call("datalevin_document_count", &json!({"searchIndex": index}))
+        .unwrap();
+    assert_eq!(count["result"], 3);
+    client
+        .call(
+            "datalevin_remove_document",
+            &json!({"searchIndex": index, "docRef": 1}),
+        )
+        .unwrap();
+    assert!(
+        client
+            .call(
+                "datalevin_remove_document",
+                &json!({"searchIndex": index, "docRef": 1})
+            )
+            .is_err()
+    );
+    let there = client
+        .call(
+            "datalevin_document_indexed",
+            &json!({"searchIndex": index, "docRef": 1}),
+        )
+        .unwrap();
+    assert_eq!(there["result"], false);
+    let vectors = client
+        .call(
+            "datalevin_open_vector_index",
+            &json!({"kv": kv, "opts": {":dimensions": 2}}),
+        )
+        .unwrap();
+    let vectors = vectors["vectorIndex"].clone();
+    for (reference, vector) in [("a", [0.0, 0.0]), ("b", [1.0, 0.0]), ("c", [5.0, 5.0])] {
+        client
+            .call(
+                "datalevin_add_vector",
+                &json!({"vectorIndex": vectors, "vectorRef": reference, "vectorData": vector}),
+            )
+            .unwrap();
+    }
+    let near = json!({"vectorIndex": vectors, "queryVector": [0.9, 0], "opts": {":top": 2}});
+    assert_eq!(
+        client.call("datalevin_vector_search", &near).unwrap()["result"],
+        json!(["b", "a"])
+    );
+    let wrong = json!({"vectorIndex": vectors, "queryVector": [1, 2, 3]});
+    assert!(client.call("datalevin_vector_search", &wrong).is_err());
+    let info = client
+        .call(
+            "datalevin_vector_index_info",
+            &json!({"vectorIndex": vectors}),
+        )
+        .unwrap();
+    assert_eq!(info["result"][":size"], 3);
+    client
+        .call(
+            "datalevin_remove_vector",
+            &json!({"vectorIndex": vectors, "vectorRef": "b"}),
+        )
+        .unwrap();
+    let there = client
+        .call(
+            "datalevin_vector_indexed",
+            &json!({"vectorIndex": vectors, "vectorRef": "b"}),
+        )
+        .unwrap();
+    assert_eq!(there["result"], false);
+    client
+        .call("datalevin_clear_documents", &json!({"searchIndex": index}))
+        .unwrap();
+    // What is open in a store is closed with it.
+    client
+        .call("datalevin_close_kv", &json!({"kv": kv}))
+        .unwrap();
+    assert_eq!(
+        client.call("datalevin_document_count", &json!({"searchIndex": index})),
+        Err(":unknown-search-index".to_owned())
+    );
+    assert_eq!(
+        client.call(
+            "datalevin_close_vector_index",
+            &json!({"vectorIndex": vectors})
+        ),
+        Err(":unknown-vector-index".to_owned())
+    );
+    let db = client.open(&json!({"dir": "facts", "schema": {":note": {":db/valueType": ":db.type/string", ":db/fulltext": true}}}));
+    client
+        .call(
+            "datalevin_transact",
+            &json!({"database": db, "txData": [{":note": "a grey wolf"}, {":note": "a red fox"}]}),
+        )
+        .unwrap();
+    let told = client
+        .call(
+            "datalevin_fulltext_datoms",
+            &json!({"database": db, "query": "fox"}),
+        )
+        .unwrap();
+    assert_eq!(
+        told["result"],
+        json!([{"e": 2, "a": ":note", "v": "a red fox", "tx": 1, "added": true}])
+    );
 }

@@ -1,0 +1,190 @@
+//! Values that are found by likeness: texts by their words, vectors by what is near. Their indexes change in the transaction of the
+//! facts themselves.
+
+use std::collections::HashMap;
+
+use rung_edn::{Map, Value};
+use rung_kv::{Batch, Kv};
+use rung_search::text::{Change, TextIndex, TextOptions};
+use rung_search::vectors::{VectorIndex, VectorOptions};
+
+use crate::schema::{Attribute, Schema, Type};
+use crate::{Error, Result};
+
+/// The domain of texts, where an attribute names none.
+const DOMAIN: &str = "datalevin";
+
+/// The indexes of a database.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Indexes {
+    pub(crate) texts: HashMap<String, TextIndex>,
+    pub(crate) vectors: HashMap<String, VectorIndex>,
+    /// The domains of each attribute that has some.
+    of: HashMap<u32, Domains>,
+}
+
+/// Where the values of an attribute are found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Domains {
+    pub(crate) texts: Vec<String>,
+    pub(crate) vectors: Vec<String>,
+}
+
+impl Domains {
+    fn of(attribute: &Attribute) -> Self {
+        let said = |name: &str| attribute.further.get(&Value::keyword(name));
+        let is_set = |name: &str| said(name).is_some_and(Value::is_truthy);
+        let named = |name: &str| -> Vec<String> {
+            let names = said(name).and_then(Value::as_sequence).unwrap_or_default();
+            names
+                .iter()
+                .filter_map(|name| Some(name.as_str()?.to_owned()))
+                .collect()
+        };
+        let mut domains = Self::default();
+        if is_set("db/fulltext") {
+            domains.texts = named("db.fulltext/domains");
+            if domains.texts.is_empty() {
+                domains.texts.push(DOMAIN.to_owned());
+            }
+            if is_set("db.fulltext/autoDomain") {
+                domains.texts.push(attribute.name.to_string());
+            }
+        }
+        if attribute.kind == Some(Type::Vec) {
+            domains.vectors = named("db.vec/domains");
+            domains
+                .vectors
+                .push(attribute.name.as_str().replace('/', "_"));
+        }
+        domains
+    }
+}
+
+impl Indexes {
+    /// The indexes of the attributes of a schema, with the options of the database. They are made where they are not there, if they may be.
+    pub(crate) fn open(kv: &Kv, schema: &Schema, options: &Map) -> Result<Self> {
+        let option = |all: &str, each: &str, domain: &str| {
+            let each = options.get(&Value::keyword(each)).and_then(Value::as_map);
+            let own = each.and_then(|each| each.get(&Value::text(domain)));
+            own.or_else(|| options.get(&Value::keyword(all))).cloned()
+        };
+        let mut indexes = Self::default();
+        for attribute in schema.attributes() {
+            let domains = Domains::of(attribute);
+            for domain in &domains.texts {
+                let given = option("search-opts", "search-domains", domain);
+                let given = given.unwrap_or_else(|| Value::Map(Map::new()));
+                let index = if kv.is_writable() {
+                    Some(TextIndex::create(
+                        kv,
+                        domain,
+                        TextOptions::from_edn(&given)?,
+                    )?)
+                } else {
+                    TextIndex::open(kv, domain)?
+                };
+                indexes
+                    .texts
+                    .extend(index.map(|index| (domain.clone(), index)));
+            }
+            for domain in &domains.vectors {
+                let given = option("vector-opts", "vector-domains", domain);
+                let given = given.as_ref().map(VectorOptions::read).transpose()?;
+                let index = VectorIndex::open(
+                    kv,
+                    domain,
+                    given.as_ref(),
+                    kv.is_writable() && given.is_some(),
+                )?;
+                indexes
+                    .vectors
+                    .extend(index.map(|index| (domain.clone(), index)));
+            }
+            if domains != Domains::default() {
+                indexes.of.insert(attribute.id, domains);
+            }
+        }
+        Ok(indexes)
+    }
+
+    /// The domains of an attribute, where it has some.
+    pub(crate) fn domains(&self, a: u32) -> Option<&Domains> {
+        self.of.get(&a)
+    }
+
+    /// Whether an attribute is found elsewhere than it was.
+    pub(crate) fn differs(&self, before: &Self, a: u32) -> bool {
+        self.of.get(&a) != before.of.get(&a)
+    }
+}
+
+/// A reference, with its vector where it is added.
+type Placed = (Vec<u8>, Option<Vec<f32>>);
+
+/// What a transaction changes in indexes.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    texts: HashMap<String, Vec<Change<Vec<u8>, String>>>,
+    vectors: HashMap<String, Vec<Placed>>,
+}
+
+impl Changes {
+    /// Takes in that a fact came to be, or is one no longer; by its key.
+    pub(crate) fn note(&mut self, domains: &Domains, key: &[u8], value: &Value, added: bool) {
+        if let Value::String(text) = value {
+            for domain in &domains.texts {
+                let change = if added {
+                    Change::Add(key.to_vec(), text.to_string())
+                } else {
+                    Change::Remove(key.to_vec())
+                };
+                self.texts.entry(domain.clone()).or_default().push(change);
+            }
+        }
+        if let Some(vector) = numbers(value) {
+            for domain in &domains.vectors {
+                let own = self.vectors.entry(domain.clone()).or_default();
+                own.push((key.to_vec(), added.then(|| vector.clone())));
+            }
+        }
+    }
+
+    /// Makes them.
+    pub(crate) fn apply(&mut self, batch: &mut Batch<'_>, indexes: &Indexes) -> Result<()> {
+        for (domain, changes) in self.texts.drain() {
+            if let Some(index) = indexes.texts.get(&domain) {
+                index.apply(batch, changes)?;
+            }
+        }
+        for (domain, changes) in self.vectors.drain() {
+            let Some(index) = indexes.vectors.get(&domain) else {
+                let why = format!(
+                    "the vectors of {domain:?} have no index: say their :dimensions in :vector-opts of the database"
+                );
+                return Err(Error::Transaction(why));
+            };
+            for (reference, vector) in changes {
+                match vector {
+                    Some(vector) => index.add(batch, &reference, &vector)?,
+                    None => {
+                        index.remove(batch, &reference)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of a vector.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "vectors have numbers of 32 bits"
+)]
+pub(crate) fn numbers(value: &Value) -> Option<Vec<f32>> {
+    let numbers = value.as_sequence()?.iter();
+    numbers
+        .map(|number| Some(number.as_f64()? as f32))
+        .collect()
+}

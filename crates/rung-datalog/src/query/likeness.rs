@@ -1,0 +1,216 @@
+//! `fulltext` and `vec-neighbors`: facts by the likeness of their values.
+
+use std::collections::HashSet;
+
+use rung_edn::{Name, Value};
+use rung_search::text::{Display as Shown, Query, SearchOptions as TextSearch};
+use rung_search::vectors::{Display, SearchOptions};
+
+use super::ast::Argument;
+use super::solve::Context;
+use super::watch::Watch;
+use crate::datom::of_eav;
+use crate::db::{Moment, entity_value};
+use crate::likeness::numbers;
+use crate::{Error, Result};
+
+fn wrong<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Query(why.into()))
+}
+
+/// What a call says: an attribute or none, what is searched for, and options or none.
+fn parts(function: &str, given: &[Value]) -> Result<(Option<Name>, Value, Value)> {
+    let (attribute, rest) = match given {
+        [Value::Keyword(name), rest @ ..] => (Some(name.clone()), rest),
+        rest => (None, rest),
+    };
+    match rest {
+        [wanted] => Ok((attribute, wanted.clone(), Value::Nil)),
+        [wanted, options] => Ok((attribute, wanted.clone(), options.clone())),
+        _ => wrong(format!(
+            "{function} is given a source, an attribute or none, what is searched for, and options or none"
+        )),
+    }
+}
+
+impl Context<'_, '_> {
+    /// The facts that a search by likeness finds, as rows; nothing where there are none.
+    pub(crate) fn alike(
+        &self,
+        function: &Name,
+        arguments: &[Argument],
+        value: &impl Fn(&Argument) -> Result<Value>,
+    ) -> Result<Value> {
+        let [Argument::Source(source), given @ ..] = arguments else {
+            return wrong(format!("{function} is given a source first, as $"));
+        };
+        let moment = self.moment(source)?;
+        let given = given.iter().map(value).collect::<Result<Vec<_>>>()?;
+        let parts = parts(function.as_str(), &given)?;
+        let rows = match function.as_str() {
+            "fulltext" => texts(moment, parts, self.watch)?,
+            _ => vectors(moment, parts, self.watch)?,
+        };
+        Ok(if rows.is_empty() {
+            Value::Nil
+        } else {
+            Value::Vector(rows.into_iter().map(Value::Vector).collect())
+        })
+    }
+}
+
+/// The fact of a reference: entity, attribute, value.
+fn fact<'t>(moment: &Moment<'t>, reference: &'t [u8]) -> Result<Option<Vec<Value>>> {
+    let Some((e, a, in_key)) = of_eav(reference) else {
+        return Ok(None);
+    };
+    let Some(attribute) = moment.schema.by_id(a) else {
+        return Ok(None);
+    };
+    let value = moment.value(a, moment.whole(e, a, in_key)?)?;
+    let name = Value::Keyword(attribute.name.clone());
+    Ok(Some(vec![entity_value(e), name, value]))
+}
+
+/// The domains that are searched, and the attribute that is meant, if one is.
+fn domains<'i>(
+    moment: &'i Moment<'_>,
+    attribute: Option<&Name>,
+    said: Option<Vec<String>>,
+    all: impl Iterator<Item = &'i String>,
+    own: impl Fn(&'i crate::likeness::Domains) -> &'i Vec<String>,
+) -> Result<(Vec<String>, Option<u32>)> {
+    let Some(name) = attribute else {
+        let mut all: Vec<String> = said.unwrap_or_else(|| all.cloned().collect());
+        all.sort();
+        return Ok((all, None));
+    };
+    let known = moment.attribute(name).map(|attribute| attribute.id);
+    let domains = known.and_then(|a| moment.indexes.domains(a)).map(own);
+    match (known, domains) {
+        (Some(a), Some(domains)) if !domains.is_empty() => {
+            Ok((said.unwrap_or_else(|| domains.clone()), Some(a)))
+        }
+        _ => wrong(format!(
+            ":{name} has no index for that: see :db/fulltext and :db.type/vec"
+        )),
+    }
+}
+
+/// Facts by the words of their texts, the best first.
+pub(crate) fn texts(
+    moment: &Moment<'_>,
+    (attribute, wanted, options): (Option<Name>, Value, Value),
+    watch: &Watch,
+) -> Result<Vec<Vec<Value>>> {
+    let query = Query::from_edn(&wanted)?;
+    let options = if options.is_nil() {
+        TextSearch::default()
+    } else {
+        TextSearch::from_edn(&options)?
+    };
+    let indexes = &moment.indexes;
+    let said = options.domains.clone();
+    let (domains, a) = domains(
+        moment,
+        attribute.as_ref(),
+        said,
+        indexes.texts.keys(),
+        |own| &own.texts,
+    )?;
+    let is_meant =
+        |reference: &[u8]| a.is_none_or(|a| of_eav(reference).is_some_and(|(_, own, _)| own == a));
+    let (mut rows, mut known) = (Vec::new(), HashSet::new());
+    for domain in domains {
+        let Some(index) = indexes.texts.get(&domain) else {
+            return wrong(format!("there is no domain {domain:?} of texts"));
+        };
+        let hits =
+            index.search::<Error>(moment.view, &query, &options, Some(&is_meant), &|| {
+                watch.step()
+            })?;
+        for hit in hits {
+            let Some(mut row) = owned_fact(moment, &hit.reference)? else {
+                continue;
+            };
+            if !known.insert(hit.reference.clone()) {
+                continue;
+            }
+            let offsets = || {
+                let each = hit.offsets.iter().map(|(term, places)| {
+                    let places = places
+                        .iter()
+                        .map(|place| Value::Long(i64::try_from(*place).unwrap_or(i64::MAX)));
+                    Value::Vector(vec![
+                        Value::text(term.as_str()),
+                        Value::Vector(places.collect()),
+                    ])
+                });
+                Value::Vector(each.collect())
+            };
+            let text = || hit.text.as_deref().map_or(Value::Nil, Value::text);
+            match options.display {
+                Shown::Refs => {}
+                Shown::RefsScores => row.push(Value::Double(hit.score)),
+                Shown::Texts => row.push(text()),
+                Shown::Offsets => row.push(offsets()),
+                Shown::TextsOffsets => row.extend([text(), offsets()]),
+            }
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// The fact of a reference that is not the store's own bytes.
+fn owned_fact(moment: &Moment<'_>, reference: &[u8]) -> Result<Option<Vec<Value>>> {
+    // Read at the same moment, from where the fact itself stands.
+    let found = moment.view.first_from(moment.tables.eav, reference)?;
+    match found {
+        Some((key, _)) if key == reference => fact(moment, key),
+        _ => Ok(None),
+    }
+}
+
+/// Facts by how near their vectors are, the nearest first.
+fn vectors(
+    moment: &Moment<'_>,
+    (attribute, wanted, options): (Option<Name>, Value, Value),
+    watch: &Watch,
+) -> Result<Vec<Vec<Value>>> {
+    let Some(vector) = numbers(&wanted) else {
+        return wrong(format!("{wanted} is no vector of numbers"));
+    };
+    let options = SearchOptions::read(&options)?;
+    let indexes = &moment.indexes;
+    let said = options.domains.clone();
+    let (domains, a) = domains(
+        moment,
+        attribute.as_ref(),
+        said,
+        indexes.vectors.keys(),
+        |own| &own.vectors,
+    )?;
+    let is_meant =
+        |reference: &[u8]| a.is_none_or(|a| of_eav(reference).is_some_and(|(_, own, _)| own == a));
+    let options = SearchOptions {
+        filter: Some(&is_meant),
+        ..options
+    };
+    let mut rows = Vec::new();
+    for domain in domains {
+        let Some(index) = indexes.vectors.get(&domain) else {
+            return wrong(format!("there is no domain {domain:?} of vectors"));
+        };
+        for found in index.search::<Error>(moment.view, &vector, &options, &|| watch.step())? {
+            let Some(mut row) = fact(moment, found.reference)? else {
+                continue;
+            };
+            if options.display == Display::RefsAndDistances {
+                row.push(Value::Double(f64::from(found.distance)));
+            }
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,119 @@
+//! Values that are found by likeness, in the transaction of the facts themselves.
+
+#![allow(clippy::unwrap_used)]
+
+use rung_datalog::{Bounds, Db, Options};
+use rung_edn::{Value, read};
+
+fn ask(db: &Db, query: &str, inputs: &str) -> Result<String, String> {
+    let inputs = read(&format!("[{inputs}]")).unwrap();
+    let answer = db.query(
+        &read(query).unwrap(),
+        inputs.as_sequence().unwrap(),
+        &Bounds::default(),
+    );
+    let mut rows: Vec<String> = match answer.map_err(|error| error.to_string())?.into_value() {
+        Value::Set(rows) => rows.iter().map(ToString::to_string).collect(),
+        other => vec![other.to_string()],
+    };
+    rows.sort();
+    Ok(rows.join(" "))
+}
+
+#[test]
+fn texts_are_found_by_their_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    // What was there before it was to be found is found as well.
+    db.transact(&read("[{:db/id 1 :note \"the red fox\"}]").unwrap())
+        .unwrap();
+    let schema = "{:note {:db/valueType :db.type/string :db/fulltext true}
+                   :title {:db/valueType :db.type/string :db/fulltext true :db.fulltext/domains [\"titles\"] :db.fulltext/autoDomain true}}";
+    db.update_schema(&read(schema).unwrap()).unwrap();
+    let data = "[{:db/id 2 :note \"a red house\" :title \"Red\"} {:db/id 3 :note \"blue sea\" :title \"A fox\"}]";
+    db.transact(&read(data).unwrap()).unwrap();
+    let find = "[:find ?e ?a :in $ ?q :where [(fulltext $ ?q) [[?e ?a ?v]]]]";
+    assert_eq!(
+        ask(&db, find, "\"red\""),
+        Ok("[1 :note] [2 :note] [2 :title]".to_owned())
+    );
+    assert_eq!(
+        ask(&db, find, "[:and \"red\" \"fox\"]"),
+        Ok("[1 :note]".to_owned())
+    );
+    let own = "[:find ?e ?v :in $ ?q :where [(fulltext $ :title ?q) [[?e _ ?v]]]]";
+    assert_eq!(ask(&db, own, "\"fox\""), Ok("[3 \"A fox\"]".to_owned()));
+    let within = "[:find ?e :in $ ?q :where [(fulltext $ ?q {:domains [\"titles\"]}) [[?e]]]]";
+    assert_eq!(ask(&db, within, "\"red\""), Ok("[2]".to_owned()));
+    // Joined with what else is known.
+    let joined = "[:find ?t :in $ ?q :where [(fulltext $ :note ?q) [[?e]]] [?e :title ?t]]";
+    assert_eq!(ask(&db, joined, "\"red\""), Ok("[\"Red\"]".to_owned()));
+    // What is changed is found as it is, and what failed is not there.
+    db.transact(&read("[[:db/add 1 :note \"a grey wolf\"] [:db/retractEntity 2]]").unwrap())
+        .unwrap();
+    assert_eq!(ask(&db, find, "\"red\""), Ok(String::new()));
+    assert_eq!(ask(&db, find, "\"wolf\""), Ok("[1 :note]".to_owned()));
+    assert!(
+        db.transact(&read("[{:db/id 5 :note \"wolf\"} [:db/cas 1 :note \"x\" \"y\"]]").unwrap())
+            .is_err()
+    );
+    assert_eq!(ask(&db, find, "\"wolf\""), Ok("[1 :note]".to_owned()));
+    drop(db);
+    let reading = Options {
+        create: false,
+        writable: false,
+    };
+    let db = Db::open(folder.path(), &reading).unwrap();
+    assert_eq!(ask(&db, find, "\"wolf\""), Ok("[1 :note]".to_owned()));
+    let best = db
+        .fulltext(
+            &Value::text("grey wolf fox"),
+            &Value::Nil,
+            &Bounds::default(),
+        )
+        .unwrap();
+    assert_eq!(
+        best[0][0],
+        Value::Long(1),
+        "who has more of the words comes first"
+    );
+    assert!(
+        ask(
+            &db,
+            "[:find ?e :where [(fulltext $ :none \"x\") [[?e]]]]",
+            ""
+        )
+        .is_err()
+    );
+}
+
+#[test]
+fn vectors_are_found_by_what_is_near() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let Value::Map(options) = read("{:vector-opts {:dimensions 2}}").unwrap() else {
+        panic!("a map");
+    };
+    db.set_options(&options).unwrap();
+    db.update_schema(&read("{:at {:db/valueType :db.type/vec}}").unwrap())
+        .unwrap();
+    let data = "[{:db/id 1 :at [0 0] :n \"a\"} {:db/id 2 :at [1 0]} {:db/id 3 :at [5.5 5]}]";
+    db.transact(&read(data).unwrap()).unwrap();
+    let near = "[:find ?e ?d :in $ ?q :where [(vec-neighbors $ :at ?q {:top 2 :display :refs+dists}) [[?e _ _ ?d]]]]";
+    assert_eq!(
+        ask(&db, near, "[0.0 0.0]"),
+        Ok("[1 0.0] [2 1.0]".to_owned())
+    );
+    db.transact(&read("[[:db/retractEntity 1] [:db/add 3 :at [0 1]]]").unwrap())
+        .unwrap();
+    assert_eq!(
+        ask(&db, near, "[0.0 0.0]"),
+        Ok("[2 1.0] [3 1.0]".to_owned())
+    );
+    assert!(
+        db.transact(&read("[[:db/add 4 :at [1 2 3]]]").unwrap())
+            .is_err(),
+        "it has three numbers"
+    );
+    assert!(ask(&db, near, "[1.0]").is_err());
+}
