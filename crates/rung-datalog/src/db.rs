@@ -141,6 +141,14 @@ impl Db {
         Ok(indexes)
     }
 
+    /// Makes the indexes that a schema will need, or says why there are none.
+    pub(crate) fn make_indexes(&self, schema: &Schema) -> Result<()> {
+        if self.kv.is_writable() {
+            Indexes::open(&self.kv, schema, &self.options()?)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn indexes(&self) -> Arc<Indexes> {
         self.indexes.read().clone()
     }
@@ -212,6 +220,11 @@ impl Db {
     pub fn set_options(&self, given: &Map) -> Result<()> {
         let mut options = self.options()?;
         options.extend(given.clone());
+        // What no index can be made with is refused before it is kept.
+        let schema = self.read(|moment| Ok(moment.schema.clone()))?;
+        if self.kv.is_writable() {
+            Indexes::open(&self.kv, &schema, &options)?;
+        }
         let bytes = encode::encode(&Value::Map(options));
         self.write(|batch, _| Ok(batch.put(self.tables.meta, meta::OPTIONS, &bytes)?))?;
         self.open_indexes()?;

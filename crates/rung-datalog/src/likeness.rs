@@ -113,9 +113,21 @@ impl Indexes {
         self.of.get(&a)
     }
 
-    /// Whether an attribute is found elsewhere than it was.
-    pub(crate) fn differs(&self, before: &Self, a: u32) -> bool {
-        self.of.get(&a) != before.of.get(&a)
+    /// The domains of an attribute that others do not have.
+    pub(crate) fn beyond(&self, others: &Self, a: u32) -> Domains {
+        let none = Domains::default();
+        let (own, known) = (
+            self.of.get(&a).unwrap_or(&none),
+            others.of.get(&a).unwrap_or(&none),
+        );
+        let beyond = |own: &[String], known: &[String]| -> Vec<String> {
+            let new = own.iter().filter(|domain| !known.contains(domain));
+            new.cloned().collect()
+        };
+        Domains {
+            texts: beyond(&own.texts, &known.texts),
+            vectors: beyond(&own.vectors, &known.vectors),
+        }
     }
 }
 

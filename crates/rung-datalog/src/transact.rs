@@ -10,7 +10,7 @@ use crate::coerce::coerce;
 use crate::datom::{Datom, Entity, ave_key, eav_key, encoded, in_key, is_cut, whole_key};
 use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
 use crate::document::{has_documents, patched, paths};
-use crate::likeness::{Changes, Indexes};
+use crate::likeness::{Changes, Domains, Indexes};
 use crate::sample::Samples;
 use crate::schema::{Attribute, Schema, Type, Unique};
 use crate::{Error, Result};
@@ -94,6 +94,10 @@ impl Db {
     /// Takes in a schema, beside what there is.
     pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
         let before = self.indexes();
+        // What no index can be made for is refused before it is kept.
+        let mut wanted = self.read(|moment| Ok((*moment.schema).clone()))?;
+        wanted.apply(given)?;
+        self.make_indexes(&wanted)?;
         let schema = self.write(|batch, schema| {
             let mut schema = (*schema).clone();
             let changed = schema.apply(given)?;
@@ -112,20 +116,27 @@ impl Db {
             Ok(Arc::new(schema))
         })?;
         let after = self.open_indexes()?;
-        let moved = schema
-            .attributes()
-            .filter(|attribute| after.differs(&before, attribute.id));
-        for attribute in moved {
-            self.take_into_indexes(attribute.id, &after)?;
+        for attribute in schema.attributes() {
+            let (new, gone) = (
+                after.beyond(&before, attribute.id),
+                before.beyond(&after, attribute.id),
+            );
+            self.move_in_indexes(attribute.id, (&new, &after), true)?;
+            self.move_in_indexes(attribute.id, (&gone, &before), false)?;
         }
         Ok(schema)
     }
 
-    /// Takes what an attribute has into indexes that it was not in.
-    fn take_into_indexes(&self, a: u32, indexes: &Indexes) -> Result<()> {
-        let Some(domains) = indexes.domains(a) else {
+    /// Takes what an attribute has into indexes that it was not in, or out of those that it was in.
+    fn move_in_indexes(
+        &self,
+        a: u32,
+        (domains, indexes): (&Domains, &Indexes),
+        added: bool,
+    ) -> Result<()> {
+        if *domains == Domains::default() {
             return Ok(());
-        };
+        }
         self.write(|batch, _| {
             let mut changes = Changes::default();
             {
@@ -134,7 +145,7 @@ impl Db {
                 for fact in moment.of_attribute(a, unbounded, unbounded)? {
                     let (e, _, bytes) = fact?;
                     let key = eav_key(e, a, &in_key(bytes));
-                    changes.note(domains, &key, &moment.value(a, bytes)?, true);
+                    changes.note(domains, &key, &moment.value(a, bytes)?, added);
                 }
             }
             changes.apply(batch, indexes)

@@ -117,3 +117,60 @@ fn vectors_are_found_by_what_is_near() {
     );
     assert!(ask(&db, near, "[1.0]").is_err());
 }
+
+#[test]
+fn what_no_index_can_be_made_with_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    db.update_schema(&read("{:note {:db/fulltext true}}").unwrap())
+        .unwrap();
+    for options in [
+        "{:search-opts {:bogus 1}}",
+        "{:vector-opts {:dimensions -1}}",
+    ] {
+        let Value::Map(options) = read(options).unwrap() else {
+            panic!("a map");
+        };
+        let kept = db.set_options(&options);
+        let schema = db.update_schema(&read("{:at {:db/valueType :db.type/vec}}").unwrap());
+        assert!(kept.is_err() || schema.is_err());
+    }
+    drop(db);
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    db.transact(&read("[{:note \"still there\"}]").unwrap())
+        .unwrap();
+}
+
+#[test]
+fn an_attribute_moves_from_one_index_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let schema = |domain: &str, on: bool| {
+        let schema = format!("{{:note {{:db/fulltext {on} :db.fulltext/domains [\"{domain}\"]}}}}");
+        db.update_schema(&read(&schema).unwrap()).unwrap();
+    };
+    schema("one", true);
+    db.transact(&read("[{:db/id 1 :note \"red\"} {:db/id 2 :note \"red\"}]").unwrap())
+        .unwrap();
+    let find = |domain: &str| {
+        ask(
+            &db,
+            &format!("[:find ?e :where [(fulltext $ \"red\" {{:domains [\"{domain}\"]}}) [[?e]]]]"),
+            "",
+        )
+    };
+    assert_eq!(find("one"), Ok("[1] [2]".to_owned()));
+    schema("two", true);
+    assert_eq!(find("two"), Ok("[1] [2]".to_owned()));
+    schema("two", false);
+    db.transact(&read("[[:db/retractEntity 1] {:db/id 3 :note \"red\"}]").unwrap())
+        .unwrap();
+    schema("one", true);
+    assert_eq!(find("one"), Ok("[2] [3]".to_owned()));
+    let top = "[:find ?e :where [(fulltext $ \"red\" {:top 2}) [[?e]]]]";
+    assert_eq!(
+        ask(&db, top, ""),
+        Ok("[2] [3]".to_owned()),
+        "nothing that is gone takes a place"
+    );
+}

@@ -2,6 +2,7 @@
 
 use data_encoding::BASE64;
 use rung_edn::{Value, read};
+use rung_fault::{Code, Fault};
 use serde_json::{Map, json};
 
 /// Whole numbers that every reader of JSON reads exactly.
@@ -17,7 +18,9 @@ pub fn to_json(value: &Value) -> serde_json::Value {
     match value {
         Value::Nil => serde_json::Value::Null,
         Value::Bool(value) => json!(value),
-        Value::Long(number) if number.abs() > EXACT => tagged("~i64", json!(number.to_string())),
+        Value::Long(number) if number.unsigned_abs() > EXACT.unsigned_abs() => {
+            tagged("~i64", json!(number.to_string()))
+        }
         Value::Long(number) => json!(number),
         Value::BigInt(number) => tagged("~bigint", json!(number.to_string())),
         Value::BigDec(_) => tagged("~bigdec", json!(value.to_string().trim_end_matches('M'))),
@@ -114,47 +117,57 @@ pub fn of_json(value: &serde_json::Value) -> Value {
 }
 
 /// A value that an agent gives: as [`of_json`], and a text that begins with a colon is a keyword. `{"~str": ":x"}` is a text all the same.
-pub fn given(value: &serde_json::Value) -> Value {
-    match value {
-        serde_json::Value::String(text) => match text.strip_prefix(':') {
-            Some(name) if !name.is_empty() => Value::keyword(name),
-            _ => Value::text(text.as_str()),
-        },
-        serde_json::Value::Array(items) => Value::Vector(items.iter().map(given).collect()),
-        serde_json::Value::Object(members) => {
-            let only = members.iter().next().filter(|_| members.len() == 1);
-            match only {
-                Some((tag, serde_json::Value::String(text))) if tag == "~str" => {
-                    Value::text(text.as_str())
-                }
-                Some((tag, serde_json::Value::Array(items))) if tag == "~set" => {
-                    Value::Set(items.iter().map(given).collect())
-                }
-                Some((tag, serde_json::Value::Array(pairs))) if tag == "~map" => {
-                    let pairs =
-                        pairs
-                            .iter()
-                            .filter_map(|pair| match pair.as_array().map(Vec::as_slice) {
-                                Some([key, value]) => Some((given(key), given(value))),
-                                _ => None,
-                            });
-                    Value::Map(pairs.collect())
-                }
-                Some((tag, _)) if tag.starts_with('~') => of_json(value),
-                _ => {
-                    let key = |name: &String| match name.strip_prefix(':') {
-                        Some(name) if !name.is_empty() => Value::keyword(name),
-                        _ => Value::text(name.as_str()),
-                    };
-                    Value::Map(
-                        members
-                            .iter()
-                            .map(|(name, value)| (key(name), given(value)))
-                            .collect(),
-                    )
-                }
+/// What is tagged and is not what its tag says is refused.
+pub fn given(value: &serde_json::Value) -> Result<Value, Fault> {
+    let name = |text: &str| match text.strip_prefix(':') {
+        Some(name) if !name.is_empty() => Value::keyword(name),
+        _ => Value::text(text),
+    };
+    let serde_json::Value::Object(members) = value else {
+        return Ok(match value {
+            serde_json::Value::String(text) => name(text),
+            serde_json::Value::Array(items) => {
+                Value::Vector(items.iter().map(given).collect::<Result<_, _>>()?)
             }
+            other => of_json(other),
+        });
+    };
+    let only = members.iter().next().filter(|_| members.len() == 1);
+    let Some((tag, inner)) = only.filter(|(tag, _)| TAGS.contains(&tag.as_str())) else {
+        let members = members
+            .iter()
+            .map(|(key, value)| Ok((name(key), given(value)?)));
+        return Ok(Value::Map(members.collect::<Result<_, Fault>>()?));
+    };
+    let wrong = || {
+        let why = format!("{value} is not what {tag} says");
+        Fault::new(Code::InvalidArguments, why)
+    };
+    match (tag.as_str(), inner) {
+        ("~str", serde_json::Value::String(text)) => Ok(Value::text(text.as_str())),
+        ("~set", serde_json::Value::Array(items)) => Ok(Value::Set(
+            items.iter().map(given).collect::<Result<_, _>>()?,
+        )),
+        ("~map", serde_json::Value::Array(pairs)) => {
+            let pairs = pairs
+                .iter()
+                .map(|pair| match pair.as_array().map(Vec::as_slice) {
+                    Some([key, value]) => Ok((given(key)?, given(value)?)),
+                    _ => Err(wrong()),
+                });
+            Ok(Value::Map(pairs.collect::<Result<_, Fault>>()?))
         }
-        other => of_json(other),
+        ("~str" | "~set" | "~map", _) => Err(wrong()),
+        _ => match of_json(value) {
+            Value::Map(_) if tag != "~edn" => Err(wrong()),
+            // Where EDN cannot be read, it is left as it came.
+            Value::Map(read) if read.contains_key(&Value::text(tag.as_str())) => Err(wrong()),
+            read => Ok(read),
+        },
     }
 }
+
+/// What a value that is not JSON's own is marked by.
+const TAGS: [&str; 10] = [
+    "~str", "~i64", "~bigint", "~bigdec", "~date", "~uuid", "~bytes", "~set", "~map", "~edn",
+];

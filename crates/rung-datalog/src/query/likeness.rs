@@ -203,7 +203,7 @@ fn vectors(
             return wrong(format!("there is no domain {domain:?} of vectors"));
         };
         for found in index.search::<Error>(moment.view, &vector, &options, &|| watch.step())? {
-            let Some(mut row) = fact(moment, found.reference)? else {
+            let Some(mut row) = owned_fact(moment, found.reference)? else {
                 continue;
             };
             if options.display == Display::RefsAndDistances {

@@ -20,7 +20,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: Input = read(input)?;
         let (tables, index) = asking.search_index(&input.search_index)?;
-        let reference = reference(&input.doc_ref);
+        let reference = reference(&input.doc_ref)?;
         tables
             .kv()
             .write(|batch| index.add(batch, &reference, &input.doc_text))?;

@@ -20,7 +20,7 @@ pub(super) const DEFINITION: Definition = Definition {
         let input: Input = read(input)?;
         let (tables, index) = asking.vector_index(&input.vector_index)?;
         let vector = numbers(&input.vector_data, "vectorData")?;
-        let reference = reference(&input.vector_ref);
+        let reference = reference(&input.vector_ref)?;
         tables
             .kv()
             .write(|batch| index.add(batch, &reference, &vector))?;

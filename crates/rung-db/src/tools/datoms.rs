@@ -49,8 +49,8 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let parts = [&input.c1, &input.c2, &input.c3];
     let parts = parts
         .iter()
-        .map_while(|value| part(value.as_ref()))
-        .collect();
+        .map_while(|value| part(value.as_ref()).transpose())
+        .collect::<Result<_, _>>()?;
     datoms_page(
         asking,
         &input.database,

@@ -13,7 +13,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: OfDocument = read(input)?;
         let (tables, index) = asking.search_index(&input.search_index)?;
-        let reference = reference(&input.doc_ref);
+        let reference = reference(&input.doc_ref)?;
         let is_there = tables.kv().read(|view| index.contains(view, &reference))?;
         Ok(with_result(
             head("searchIndex", &input.search_index),

@@ -15,7 +15,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: Input = read(input)?;
         let db = asking.database(&input.database)?;
-        let entity = db.entity(&given(&input.eid))?;
+        let entity = db.entity(&given(&input.eid)?)?;
         let told = entity.map_or(Value::Null, |members| {
             to_json(&rung_edn::Value::Map(members))
         });

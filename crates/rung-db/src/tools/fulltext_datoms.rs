@@ -32,7 +32,7 @@ struct Input {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let db = asking.database(&input.database)?;
-    let options = part(input.opts.as_ref()).unwrap_or(Edn::Nil);
+    let options = part(input.opts.as_ref())?.unwrap_or(Edn::Nil);
     let rows = db.fulltext(&Edn::text(input.query.as_str()), &options, &asking.bounds)?;
     asking.list(head("database", &input.database), false, |give| {
         for row in &rows {

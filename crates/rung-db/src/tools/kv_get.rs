@@ -39,7 +39,7 @@ struct Input {
 
 /// A type that is given, or any.
 pub(super) fn kind(given: Option<&Value>) -> Result<Type, Fault> {
-    match super::part(given) {
+    match super::part(given)? {
         Some(given) => Ok(Type::read(&given)?),
         None => Ok(Type::Data),
     }
@@ -48,7 +48,7 @@ pub(super) fn kind(given: Option<&Value>) -> Result<Type, Fault> {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let tables = asking.state.handles.kv(asking.permit(), &input.kv)?;
-    let key = kind(input.key_type.as_ref())?.fit(given(&input.key))?;
+    let key = kind(input.key_type.as_ref())?.fit(given(&input.key)?)?;
     kind(input.value_type.as_ref())?;
     let value = tables.read(|snapshot| match snapshot.plain(&input.dbi)? {
         Some(table) => table.get(&key),

@@ -42,7 +42,7 @@ struct Input {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let tables = asking.state.handles.kv(asking.permit(), &input.kv)?;
-    let span = Span::read(given(&input.key_range), &kind(input.key_type.as_ref())?)?;
+    let span = Span::read(given(&input.key_range)?, &kind(input.key_type.as_ref())?)?;
     kind(input.value_type.as_ref())?;
     let (limit, offset) = (input.limit.unwrap_or(MAX_LIMIT), input.offset.unwrap_or(0));
     let mut told = head("kv", &input.kv);

@@ -42,7 +42,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         kind(input.key_type.as_ref())?,
         kind(input.value_type.as_ref())?,
     );
-    let given = input.txs.iter().map(given).collect();
+    let given = input.txs.iter().map(given).collect::<Result<_, _>>()?;
     let ops = Op::read_all(given, input.dbi.as_deref(), &key_type, &value_type)?;
     tables.transact(&ops)?;
     Ok(with_result(head("kv", &input.kv), json!(":transacted")))

@@ -391,13 +391,13 @@ struct OfVector {
 const DOMAIN: &str = "datalevin";
 
 /// Options that are given, or none.
-fn options(given: Option<&Value>) -> Edn {
-    part(given).unwrap_or_else(|| Edn::Map(rung_edn::Map::new()))
+fn options(given: Option<&Value>) -> Result<Edn, Fault> {
+    Ok(part(given)?.unwrap_or_else(|| Edn::Map(rung_edn::Map::new())))
 }
 
 /// The name of an index, and its other options.
 fn domain_and_rest(given: Option<&Value>) -> Result<(String, Edn), Fault> {
-    let Edn::Map(mut rest) = options(given) else {
+    let Edn::Map(mut rest) = options(given)? else {
         let why = "opts is a map, as {\":domain\": \"notes\"}";
         return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "opts"));
     };
@@ -413,8 +413,8 @@ fn domain_and_rest(given: Option<&Value>) -> Result<(String, Edn), Fault> {
 }
 
 /// A reference as an index has it.
-fn reference(value: &Value) -> Vec<u8> {
-    rung_kv::encode::encode(&given(value))
+fn reference(value: &Value) -> Result<Vec<u8>, Fault> {
+    Ok(rung_kv::encode::encode(&given(value)?))
 }
 
 /// The numbers of a vector.
@@ -559,6 +559,9 @@ fn datoms_page(
 const MAX_LIMIT: usize = 10_000;
 
 /// A part of a datom that is looked for, where it is said.
-fn part(value: Option<&Value>) -> Option<Edn> {
-    value.filter(|value| !value.is_null()).map(given)
+fn part(value: Option<&Value>) -> Result<Option<Edn>, Fault> {
+    value
+        .filter(|value| !value.is_null())
+        .map(given)
+        .transpose()
 }

@@ -62,11 +62,11 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
             .state
             .handles
             .open_database(asking.permit(), &folder, &options, input.create)?;
-    if let Some(Edn::Map(opts)) = opts.as_ref().map(given) {
+    if let Some(Edn::Map(opts)) = opts.as_ref().map(given).transpose()? {
         db.set_options(&opts)?;
     }
     if let Some(schema) = schema {
-        db.update_schema(&given(&schema))?;
+        db.update_schema(&given(&schema)?)?;
     }
     let mut told = head("database", &id);
     told.insert("created".to_owned(), json!(input.create));

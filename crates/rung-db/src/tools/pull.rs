@@ -1,5 +1,6 @@
 //! `datalevin_pull`: an entity, as far as a pattern goes.
 
+use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: Input = read(input)?;
         let db = asking.database(&input.database)?;
-        let pulled = db.pull(&selector(&input.selector), &given(&input.eid))?;
+        let pulled = db.pull(&selector(&input.selector)?, &given(&input.eid)?)?;
         Ok(with_result(
             head("database", &input.database),
             to_json(&pulled),
@@ -35,34 +36,36 @@ struct Input {
 }
 
 /// A selector as it is meant: its options may be given by name.
-pub(super) fn selector(value: &Value) -> rung_edn::Value {
-    match value {
+pub(super) fn selector(value: &Value) -> Result<rung_edn::Value, Fault> {
+    Ok(match value {
         Value::Object(members) if members.len() == 1 && members.contains_key("~pull") => {
             let spec = &members["~pull"];
             let attribute = &spec["attr"];
-            let mut parts = vec![given(&attribute["attr"])];
+            let mut parts = vec![given(&attribute["attr"])?];
             for (name, option) in [("as", "as"), ("limit", "limit"), ("default", "default")] {
                 if let Some(value) = attribute.get(name) {
                     parts.push(rung_edn::Value::keyword(option));
-                    parts.push(given(value));
+                    parts.push(given(value)?);
                 }
             }
             let attribute = rung_edn::Value::Vector(parts);
             match spec.get("pattern").filter(|pattern| !pattern.is_null()) {
                 Some(pattern) => {
-                    let members = [(attribute, selector(pattern))];
+                    let members = [(attribute, selector(pattern)?)];
                     rung_edn::Value::Map(members.into_iter().collect())
                 }
                 None => attribute,
             }
         }
-        Value::Array(items) => rung_edn::Value::Vector(items.iter().map(selector).collect()),
+        Value::Array(items) => {
+            rung_edn::Value::Vector(items.iter().map(selector).collect::<Result<_, _>>()?)
+        }
         Value::Object(members) if !members.keys().any(|key| key.starts_with('~')) => {
             let each = members
                 .iter()
-                .map(|(key, value)| (given(&Value::from(key.as_str())), selector(value)));
-            rung_edn::Value::Map(each.collect())
+                .map(|(key, value)| Ok((given(&Value::from(key.as_str()))?, selector(value)?)));
+            rung_edn::Value::Map(each.collect::<Result<_, Fault>>()?)
         }
-        other => given(other),
-    }
+        other => given(other)?,
+    })
 }

@@ -20,10 +20,10 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: Input = read(input)?;
         let db = asking.database(&input.database)?;
-        let pattern = selector(&input.selector);
+        let pattern = selector(&input.selector)?;
         asking.list(head("database", &input.database), false, |give| {
             for entity in &input.eids {
-                let pulled = db.pull(&pattern, &given(entity))?;
+                let pulled = db.pull(&pattern, &given(entity)?)?;
                 if !give(to_json(&pulled).to_string()) {
                     break;
                 }

@@ -37,7 +37,12 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         let why = format!("the query is no EDN: {error}");
         Fault::new(Code::InvalidEdn, why).with(Detail::Field, "query")
     })?;
-    let inputs: Vec<Edn> = input.inputs.unwrap_or_default().iter().map(given).collect();
+    let inputs: Vec<Edn> = input
+        .inputs
+        .unwrap_or_default()
+        .iter()
+        .map(given)
+        .collect::<Result<_, _>>()?;
     let beside = head("database", &input.database);
     let answered = db.head(&query)?;
     if answered.is_one() {

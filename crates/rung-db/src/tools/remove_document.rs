@@ -15,7 +15,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: OfDocument = read(input)?;
         let (tables, index) = asking.search_index(&input.search_index)?;
-        let reference = reference(&input.doc_ref);
+        let reference = reference(&input.doc_ref)?;
         if !tables.kv().write(|batch| index.remove(batch, &reference))? {
             let why = format!("no document has the reference {}", input.doc_ref);
             return Err(Fault::new(Code::NotFound, why).with(Detail::Field, "docRef"));

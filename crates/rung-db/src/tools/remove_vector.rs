@@ -14,7 +14,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: OfVector = read(input)?;
         let (tables, index) = asking.vector_index(&input.vector_index)?;
-        let reference = reference(&input.vector_ref);
+        let reference = reference(&input.vector_ref)?;
         tables.kv().write(|batch| index.remove(batch, &reference))?;
         let mut told = head("vectorIndex", &input.vector_index);
         told.insert("removed".to_owned(), json!(true));

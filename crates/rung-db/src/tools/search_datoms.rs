@@ -37,12 +37,12 @@ pub(super) struct Input {
 
 impl Input {
     /// The query that finds them, and what it is given.
-    pub(super) fn query(&self) -> (Edn, Vec<Edn>) {
+    pub(super) fn query(&self) -> Result<(Edn, Vec<Edn>), Fault> {
         let known = [("?e", &self.e), ("?a", &self.a), ("?v", &self.v)];
         let mut inputs = vec![Edn::symbol("$")];
         let mut given = Vec::new();
         for (name, value) in known {
-            if let Some(value) = part(value.as_ref()) {
+            if let Some(value) = part(value.as_ref())? {
                 inputs.push(Edn::symbol(name));
                 given.push(value);
             }
@@ -54,14 +54,14 @@ impl Input {
         query.extend(inputs);
         query.push(Edn::keyword("where"));
         query.push(Edn::Vector(vars));
-        (Edn::Vector(query), given)
+        Ok((Edn::Vector(query), given))
     }
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let db = asking.database(&input.database)?;
-    let (query, given) = input.query();
+    let (query, given) = input.query()?;
     let (mut left_out, mut wanted) = (input.offset.unwrap_or(0), input.limit.unwrap_or(MAX_LIMIT));
     asking.list(head("database", &input.database), false, |give| {
         let mut take = |_: &rung_datalog::Head, row: Vec<Edn>| {

@@ -35,7 +35,7 @@ struct Input {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let (tables, index) = asking.search_index(&input.search_index)?;
-    let options = SearchOptions::from_edn(&options(input.opts.as_ref()))?;
+    let options = SearchOptions::from_edn(&options(input.opts.as_ref())?)?;
     let query = Query::text(input.query);
     let hits = tables.kv().read(|view| {
         index.search::<rung_search::Error>(view, &query, &options, None, &|| Ok(()))

@@ -33,7 +33,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let db = asking.database(&input.database)?;
     let report = db.transact(&rung_edn::Value::Vector(
-        input.tx_data.iter().map(given).collect(),
+        input.tx_data.iter().map(given).collect::<Result<_, _>>()?,
     ))?;
     // It is done: whatever is left out of the report, it is no failure.
     let limits = asking.state.options.limits;

@@ -13,7 +13,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: OfVector = read(input)?;
         let (tables, index) = asking.vector_index(&input.vector_index)?;
-        let reference = reference(&input.vector_ref);
+        let reference = reference(&input.vector_ref)?;
         let is_there = tables.kv().read(|view| index.contains(view, &reference))?;
         Ok(with_result(
             head("vectorIndex", &input.vector_index),

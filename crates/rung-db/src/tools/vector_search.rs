@@ -34,7 +34,7 @@ struct Input {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let (tables, index) = asking.vector_index(&input.vector_index)?;
-    let options = options(input.opts.as_ref());
+    let options = options(input.opts.as_ref())?;
     let options = SearchOptions::read(&options)?;
     let vector = numbers(&input.query_vector, "queryVector")?;
     let found = tables.kv().read(|view| {

@@ -192,6 +192,46 @@ fn a_database_is_opened_changed_asked_and_closed() {
         .call("datalevin_count_datoms", &of(json!({"e": 2})))
         .unwrap();
     assert_eq!(count["result"], 3);
+    // Every kind of value comes back as it was given, and what is not what its tag says is refused.
+    for value in [
+        json!({"~i64": "-9223372036854775808"}),
+        json!({"~bigint": "123456789012345678901234567890"}),
+        json!({"~bigdec": "1.50"}),
+        json!({"~date": "2026-11-16T10:00:00.000Z"}),
+        json!({"~uuid": "00000000-0000-0000-0000-00000000000a"}),
+        json!({"~bytes": "AAEC"}),
+        json!({"~set": [1]}),
+        json!({"~edn": "a-symbol"}),
+        json!({"~map": [[1, 2]]}),
+        json!({":k": [1.5, true]}),
+    ] {
+        let told = client
+            .call(
+                "datalevin_transact",
+                &of(json!({"txData": [[":db/add", 9, ":any", value]]})),
+            )
+            .unwrap();
+        assert!(told["result"]["tx-id"].is_u64(), "{told}");
+        let told = client
+            .call(
+                "datalevin_query",
+                &of(json!({"query": "[:find ?v . :where [9 :any ?v]]"})),
+            )
+            .unwrap();
+        assert_eq!(told["result"], value);
+    }
+    for value in [
+        json!({"~uuid": "x"}),
+        json!({"~date": 5}),
+        json!({"~edn": "(("}),
+        json!({"~map": [1]}),
+    ] {
+        let told = client.call(
+            "datalevin_transact",
+            &of(json!({"txData": [[":db/add", 9, ":any", value]]})),
+        );
+        assert_eq!(told, Err(":invalid-params".to_owned()), "{value}");
+    }
     // Nothing of what is refused is kept.
     let wrong = json!([{":name": "Cy"}, [":db/add", 1, ":friend", "nobody"]]);
     assert!(
