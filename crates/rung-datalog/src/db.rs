@@ -45,7 +45,8 @@ pub struct Db {
     /// The schema of a version.
     schema: RwLock<(u64, Arc<Schema>)>,
     asked: Asked,
-    indexes: RwLock<Arc<Indexes>>,
+    /// The indexes of values that are found by likeness, of a version of the schema.
+    indexes: RwLock<(u64, Arc<Indexes>)>,
 }
 
 /// The tables there are.
@@ -133,24 +134,29 @@ impl Db {
         Ok(db)
     }
 
-    /// Opens the indexes of values that are found by likeness, as the schema and the options have them now.
-    pub(crate) fn open_indexes(&self) -> Result<Arc<Indexes>> {
-        let schema = self.read(|moment| Ok(moment.schema.clone()))?;
+    /// Opens the indexes of values that are found by likeness, as the schema and the options have them now. They are those of the
+    /// version that is given.
+    pub(crate) fn open_indexes(&self) -> Result<(u64, Arc<Indexes>)> {
+        let (version, schema) = self.read(|moment| {
+            let version = number(moment.view, moment.tables.meta, meta::VERSION)?;
+            Ok((version, moment.schema.clone()))
+        })?;
+        let known = self.indexes.read().clone();
+        if known.0 == version && version > 0 {
+            return Ok(known);
+        }
         let indexes = Arc::new(Indexes::open(&self.kv, &schema, &self.options()?)?);
-        *self.indexes.write() = indexes.clone();
-        Ok(indexes)
+        *self.indexes.write() = (version, indexes.clone());
+        Ok((version, indexes))
     }
 
-    /// Makes the indexes that a schema will need, or says why there are none.
-    pub(crate) fn make_indexes(&self, schema: &Schema) -> Result<()> {
-        if self.kv.is_writable() {
-            Indexes::open(&self.kv, schema, &self.options()?)?;
-        }
-        Ok(())
+    /// The indexes that a schema will need, made where they are not there.
+    pub(crate) fn indexes_of(&self, schema: &Schema) -> Result<Indexes> {
+        Indexes::open(&self.kv, schema, &self.options()?)
     }
 
     pub(crate) fn indexes(&self) -> Arc<Indexes> {
-        self.indexes.read().clone()
+        self.indexes.read().1.clone()
     }
 
     /// Runs `f` on everything as it is now.
@@ -227,6 +233,7 @@ impl Db {
         }
         let bytes = encode::encode(&Value::Map(options));
         self.write(|batch, _| Ok(batch.put(self.tables.meta, meta::OPTIONS, &bytes)?))?;
+        self.indexes.write().0 = 0;
         self.open_indexes()?;
         Ok(())
     }

@@ -31,7 +31,7 @@ pub(crate) struct Domains {
 }
 
 impl Domains {
-    fn of(attribute: &Attribute) -> Self {
+    pub(crate) fn of(attribute: &Attribute) -> Self {
         let said = |name: &str| attribute.further.get(&Value::keyword(name));
         let is_set = |name: &str| said(name).is_some_and(Value::is_truthy);
         let named = |name: &str| -> Vec<String> {
@@ -112,21 +112,18 @@ impl Indexes {
     pub(crate) fn domains(&self, a: u32) -> Option<&Domains> {
         self.of.get(&a)
     }
+}
 
-    /// The domains of an attribute that others do not have.
-    pub(crate) fn beyond(&self, others: &Self, a: u32) -> Domains {
-        let none = Domains::default();
-        let (own, known) = (
-            self.of.get(&a).unwrap_or(&none),
-            others.of.get(&a).unwrap_or(&none),
-        );
+impl Domains {
+    /// Those that others do not have.
+    pub(crate) fn beyond(&self, others: &Self) -> Self {
         let beyond = |own: &[String], known: &[String]| -> Vec<String> {
             let new = own.iter().filter(|domain| !known.contains(domain));
             new.cloned().collect()
         };
-        Domains {
-            texts: beyond(&own.texts, &known.texts),
-            vectors: beyond(&own.vectors, &known.vectors),
+        Self {
+            texts: beyond(&self.texts, &others.texts),
+            vectors: beyond(&self.vectors, &others.vectors),
         }
     }
 }

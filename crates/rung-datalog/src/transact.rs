@@ -39,13 +39,18 @@ impl Db {
         })?;
         let closed = self.is_closed()?;
         let now = self.option("auto-entity-time?")?.then(now_ms);
-        let indexes = self.indexes();
         // A temporary name may turn out to stand for an entity that is there when it was given a new one already.
         // Then everything is done anew, and it stands for that one from the beginning.
         let mut known = Map::new();
         loop {
-            let mut again = None;
+            let (version, indexes) = self.open_indexes()?;
+            let (mut again, mut is_stale) = (None, false);
             let done = self.write(|batch, schema| {
+                // Somebody may have changed the schema meanwhile, and with it what goes into which index.
+                is_stale = number(batch.view(), self.tables().meta, meta::VERSION)? != version;
+                if is_stale {
+                    return Err(conflict("the schema has changed"));
+                }
                 let mut made_of: HashMap<Name, Vec<u32>> = HashMap::new();
                 for tuple in schema.attributes() {
                     for source in tuple.sources() {
@@ -82,6 +87,9 @@ impl Db {
                     Stop::Again(tempid, _) => conflict(format!("{tempid} stands for two entities")),
                 })
             });
+            if is_stale {
+                continue;
+            }
             match again.take() {
                 Some((tempid, e)) if !known.contains_key(&tempid) => {
                     known.insert(tempid, entity_value(e));
@@ -93,63 +101,46 @@ impl Db {
 
     /// Takes in a schema, beside what there is.
     pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
-        let before = self.indexes();
-        // What no index can be made for is refused before it is kept.
-        let mut wanted = self.read(|moment| Ok((*moment.schema).clone()))?;
-        wanted.apply(given)?;
-        self.make_indexes(&wanted)?;
-        let schema = self.write(|batch, schema| {
-            let mut schema = (*schema).clone();
-            let changed = schema.apply(given)?;
-            let moment = Moment {
-                view: batch.view(),
-                tables: self.tables(),
-                schema: Arc::new(schema.clone()),
-                indexes: before.clone(),
-            };
-            for (before, after) in &changed {
-                if let Some(before) = before {
-                    check_change(&moment, before, after)?;
+        loop {
+            // What no index can be made for is refused before it is kept; and they are there before the facts that go into them.
+            let mut wanted = self.read(|moment| Ok((*moment.schema).clone()))?;
+            wanted.apply(given)?;
+            let (_, before) = self.open_indexes()?;
+            let after = self.indexes_of(&wanted)?;
+            let mut is_stale = false;
+            let schema = self.write(|batch, schema| {
+                let mut schema = (*schema).clone();
+                let changed = schema.apply(given)?;
+                is_stale = schema != wanted;
+                if is_stale {
+                    return Ok(Arc::new(schema));
                 }
-            }
-            store_schema(batch, self.tables(), &schema)?;
-            Ok(Arc::new(schema))
-        })?;
-        let after = self.open_indexes()?;
-        for attribute in schema.attributes() {
-            let (new, gone) = (
-                after.beyond(&before, attribute.id),
-                before.beyond(&after, attribute.id),
-            );
-            self.move_in_indexes(attribute.id, (&new, &after), true)?;
-            self.move_in_indexes(attribute.id, (&gone, &before), false)?;
-        }
-        Ok(schema)
-    }
-
-    /// Takes what an attribute has into indexes that it was not in, or out of those that it was in.
-    fn move_in_indexes(
-        &self,
-        a: u32,
-        (domains, indexes): (&Domains, &Indexes),
-        added: bool,
-    ) -> Result<()> {
-        if *domains == Domains::default() {
-            return Ok(());
-        }
-        self.write(|batch, _| {
-            let mut changes = Changes::default();
-            {
-                let moment = self.moment(batch.view())?;
-                let unbounded = std::ops::Bound::Unbounded;
-                for fact in moment.of_attribute(a, unbounded, unbounded)? {
-                    let (e, _, bytes) = fact?;
-                    let key = eav_key(e, a, &in_key(bytes));
-                    changes.note(domains, &key, &moment.value(a, bytes)?, added);
+                let moment = Moment {
+                    view: batch.view(),
+                    tables: self.tables(),
+                    schema: Arc::new(schema.clone()),
+                    indexes: before.clone(),
+                };
+                let (mut added, mut gone) = (Changes::default(), Changes::default());
+                for (known, attribute) in &changed {
+                    let old = known.as_ref().map(|known| Domains::of(known));
+                    let (old, new) = (old.unwrap_or_default(), Domains::of(attribute));
+                    if let Some(known) = known {
+                        check_change(&moment, known, attribute)?;
+                    }
+                    note_all(&moment, attribute.id, &new.beyond(&old), true, &mut added)?;
+                    note_all(&moment, attribute.id, &old.beyond(&new), false, &mut gone)?;
                 }
+                added.apply(batch, &after)?;
+                gone.apply(batch, &before)?;
+                store_schema(batch, self.tables(), &schema)?;
+                Ok(Arc::new(schema))
+            })?;
+            if !is_stale {
+                self.open_indexes()?;
+                return Ok(schema);
             }
-            changes.apply(batch, indexes)
-        })
+        }
     }
 
     /// Gives an attribute another name.
@@ -160,6 +151,26 @@ impl Db {
             store_schema(batch, self.tables(), &schema)
         })
     }
+}
+
+/// Notes what an attribute has, for indexes that it comes into or leaves.
+fn note_all(
+    moment: &Moment<'_>,
+    a: u32,
+    domains: &Domains,
+    added: bool,
+    changes: &mut Changes,
+) -> Result<()> {
+    if *domains == Domains::default() {
+        return Ok(());
+    }
+    let unbounded = std::ops::Bound::Unbounded;
+    for fact in moment.of_attribute(a, unbounded, unbounded)? {
+        let (e, _, bytes) = fact?;
+        let key = eav_key(e, a, &in_key(bytes));
+        changes.note(domains, &key, &moment.value(a, bytes)?, added);
+    }
+    Ok(())
 }
 
 /// Refuses a change of an attribute that its datoms do not allow.

@@ -19,7 +19,7 @@ const WAITING: usize = 4;
 pub struct Pages {
     /// Items, at most.
     pub max_items: usize,
-    /// Bytes of them, at most; one is given in any case.
+    /// Bytes of them, at most.
     pub max_bytes: usize,
     /// What stands before all items, between two, and after all.
     pub around: [&'static str; 3],
@@ -86,8 +86,8 @@ impl Pages {
             }
             total += 1;
             piece.extend_from_slice(item.as_bytes());
-            let fits = items.is_empty() || piece.len() <= self.max_bytes;
-            if !flows && items.len() < self.max_items && fits {
+            let fits = items.len() < self.max_items && piece.len() <= self.max_bytes;
+            if !flows && fits {
                 items.push(item);
                 return true;
             }

@@ -39,7 +39,7 @@ pub(crate) fn reply(
     keep: &Arc<dyn Keep>,
 ) -> Result<Reply, Fault> {
     match outcome {
-        Outcome::Whole(payload) => whole(payload, call, limits, keep),
+        Outcome::Whole(payload) => Ok(whole(payload, call, limits, keep)),
         Outcome::List { head, page, is_set } => list(&head, &page, is_set, call, limits),
     }
 }
@@ -117,10 +117,7 @@ fn list(
             "kind": "bytes", "path": "result", "limit": max_bytes(call, limits), "mode": "preview",
         }));
     }
-    let next = format!(
-        "[{returned}:{}]",
-        page.total.min(returned + limits.max_items)
-    );
+    let next = format!("[{returned}:]");
     let meta = meta(&truncations, handle, &next, call);
     let mut text = json!({"summary": "Result truncated.", "meta": &meta}).to_string();
     if !call.rendering.structured {
@@ -158,28 +155,33 @@ fn whole(
     call: &Call,
     limits: Limits,
     keep: &Arc<dyn Keep>,
-) -> Result<Reply, Fault> {
+) -> Reply {
     let most = max_bytes(call, limits).saturating_sub(AROUND_BYTES);
     if json_bytes(&payload, Measure::Bare) <= most {
-        return Ok(all(written(&payload), call, limits));
+        return all(written(&payload), call, limits);
     }
     let result = payload.remove("result").unwrap_or(Value::Null);
     let mut body = std::io::Cursor::new(result.to_string());
-    let handle = keep.keep(&call.permit, "application/json", &mut body)?;
+    // What was done is done, also where its report cannot be kept.
+    let handle = keep.keep(&call.permit, "application/json", &mut body).ok();
     let record = |mode: &str| json!({"kind": "bytes", "path": "result", "limit": limits.max_bytes, "mode": mode});
     let mut preview = preview(&result);
     let mut mode = "preview";
     if json_bytes(&preview, Measure::Bare) > most / 2 {
         (preview, mode) = (Value::Null, "omitted");
     }
-    let meta = meta(&[record(mode)], &handle, "", call);
+    let meta = match &handle {
+        Some(handle) => meta(&[record(mode)], handle, "", call),
+        None => json!({"truncated": true, "truncations": [record(mode)]}),
+    };
     let mut text = json!({"summary": "Result truncated.", "meta": &meta}).to_string();
     if !call.rendering.structured {
         let _infallible = write!(text, "\n{preview}");
     }
     payload.insert("result".to_owned(), preview);
     payload.insert("meta".to_owned(), meta);
-    Ok(of(written(&payload), text, link(&handle), call))
+    let links = handle.as_ref().map(link).unwrap_or_default();
+    of(written(&payload), text, links, call)
 }
 
 /// A value in part: its texts, lists and maps as far as a preview goes, one level deep.

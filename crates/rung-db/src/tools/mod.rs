@@ -457,9 +457,12 @@ impl Asking<'_> {
             return Ok(folder);
         }
         // Of what is not there yet, the part that is decides.
-        let there = folder
-            .ancestors()
-            .find_map(|above| above.canonicalize().ok());
+        let above = |above: &Path| {
+            let is_here = above.as_os_str().is_empty();
+            let above = if is_here { Path::new(".") } else { above };
+            above.canonicalize().ok()
+        };
+        let there = folder.ancestors().find_map(above);
         let is_plain = !folder
             .components()
             .any(|part| part == std::path::Component::ParentDir);
