@@ -19,7 +19,7 @@ pub(super) const DEFINITION: Definition = Definition {
     run: |asking, input| {
         let input: Input = read(input)?;
         let db = asking.database(&input.database)?;
-        let (query, given) = input.query()?;
+        let (query, given) = input.query(&db)?;
         let mut count: u64 = 0;
         let mut take = |_: &rung_datalog::Head, _| {
             count += 1;

@@ -47,6 +47,16 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         }
     };
     let parts = [&input.c1, &input.c2, &input.c3];
+    let is_said = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
+    if parts
+        .windows(2)
+        .any(|two| !is_said(two[0]) && is_said(two[1]))
+    {
+        let why = "a part of a datom is given without the one before it";
+        return Err(Fault::new(Code::InvalidArguments, why)
+            .with_hint("datalevin_search_datoms finds datoms by any of their parts")
+            .with(Detail::Field, "c1"));
+    }
     let parts = parts
         .iter()
         .map_while(|value| part(value.as_ref()).transpose())

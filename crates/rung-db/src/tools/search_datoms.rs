@@ -1,5 +1,6 @@
 //! `datalevin_search_datoms`: facts by whatever is known of them.
 
+use rung_datalog::Db;
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use serde::Deserialize;
@@ -37,12 +38,17 @@ pub(super) struct Input {
 
 impl Input {
     /// The query that finds them, and what it is given.
-    pub(super) fn query(&self) -> Result<(Edn, Vec<Edn>), Fault> {
+    pub(super) fn query(&self, db: &Db) -> Result<(Edn, Vec<Edn>), Fault> {
         let known = [("?e", &self.e), ("?a", &self.a), ("?v", &self.v)];
         let mut inputs = vec![Edn::symbol("$")];
         let mut given = Vec::new();
         for (name, value) in known {
-            if let Some(value) = part(value.as_ref())? {
+            if let Some(mut value) = part(value.as_ref())? {
+                // An entity is told by its number, however it is called.
+                if name == "?e" {
+                    let e = db.read(|moment| moment.entity_id(&value))?;
+                    value = Edn::Long(e.and_then(|e| i64::try_from(e).ok()).unwrap_or(-1));
+                }
                 inputs.push(Edn::symbol(name));
                 given.push(value);
             }
@@ -61,7 +67,7 @@ impl Input {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let db = asking.database(&input.database)?;
-    let (query, given) = input.query()?;
+    let (query, given) = input.query(&db)?;
     let (mut left_out, mut wanted) = (input.offset.unwrap_or(0), input.limit.unwrap_or(MAX_LIMIT));
     asking.list(head("database", &input.database), false, |give| {
         let mut take = |_: &rung_datalog::Head, row: Vec<Edn>| {

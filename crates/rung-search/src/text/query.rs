@@ -88,7 +88,7 @@ fn forms(values: &[Value]) -> Result<Vec<Form>> {
 /// A condition on a document. What is denied is denied of terms and phrases alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Has a term, by its place in [`Terms`].
+    /// Has a term, by its place in the list of terms.
     Has(usize),
     /// Lacks it.
     Lacks(usize),
