@@ -112,6 +112,28 @@ fn a_database_of_datalevin_is_taken_over() {
 }
 
 #[test]
+fn what_is_taken_over_keeps_its_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let datoms = "[1 :name \"a\"]\n[1 :db/updated-at 5]\n[2 :name \"b\"]\n";
+    let schema =
+        "{:name {:db/valueType :db.type/string}, :db/updated-at {:db/valueType :db.type/long}}";
+    let dump = format!("{{:auto-entity-time? true}}\n{schema}\n{datoms}");
+    std::fs::write(at.join("all.dump"), dump).unwrap();
+    said(at, &["import", "db", "all.dump"]);
+    let dumped = said(at, &["dump", "db"]);
+    assert!(
+        dumped.starts_with("{:auto-entity-time? true}\n"),
+        "{dumped}"
+    );
+    assert!(dumped.ends_with(datoms), "{dumped}");
+    // From then on it is told when they change.
+    said(at, &["transact", "db", "[[:db/add 1 :name \"c\"]]"]);
+    let later = "[:find ?u . :where [1 :db/updated-at ?u] [(> ?u 5)]]";
+    assert_ne!(said(at, &["query", "db", later, "--edn"]), "nil\n");
+}
+
+#[test]
 fn a_folder_of_another_program_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -140,6 +140,8 @@ impl Import<'_> {
     fn dump(&mut self, file: BufReader<File>) -> Result {
         let mut at = 0;
         let mut heads = 0;
+        // When entities came and changed is among the datoms: it is told anew only once they are in.
+        let mut timed = Map::new();
         for line in file.lines() {
             at += 1;
             let line = line.map_err(|error| no_dump(at, error))?;
@@ -148,7 +150,8 @@ impl Import<'_> {
             }
             let value = read(&line).map_err(|error| no_dump(at, error))?;
             match (value, heads) {
-                (Value::Map(options), 0) => {
+                (Value::Map(mut options), 0) => {
+                    timed.extend(options.shift_remove_entry(&Value::keyword("auto-entity-time?")));
                     self.db.set_options(&options).map_err(Fault::from)?;
                     heads = 1;
                 }
@@ -165,7 +168,8 @@ impl Import<'_> {
                 }
             }
         }
-        Ok(())
+        self.commit()?;
+        Ok(self.db.set_options(&timed).map_err(Fault::from)?)
     }
 
     /// The attribute of a column.
