@@ -6,6 +6,7 @@
 //! The laws it keeps: a transaction is done whole or not at all, and is on disk when it is reported; whatever reads sees
 //! one moment; and the same query has the same answer whatever the plan.
 
+mod alter;
 mod coerce;
 mod datom;
 mod db;

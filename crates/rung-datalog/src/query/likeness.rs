@@ -11,7 +11,7 @@ use super::solve::Context;
 use super::watch::Watch;
 use crate::datom::of_eav;
 use crate::db::{Moment, entity_value};
-use crate::likeness::numbers;
+use crate::likeness::{Domains, numbers};
 use crate::{Error, Result};
 
 fn wrong<T>(why: impl Into<String>) -> Result<T> {
@@ -72,28 +72,44 @@ fn fact<'t>(moment: &Moment<'t>, reference: &'t [u8]) -> Result<Option<Vec<Value
     Ok(Some(vec![entity_value(e), name, value]))
 }
 
-/// The domains that are searched, and the attribute that is meant, if one is.
-fn domains<'i>(
-    moment: &'i Moment<'_>,
-    attribute: Option<&Name>,
-    said: Option<Vec<String>>,
-    all: impl Iterator<Item = &'i String>,
-    own: impl Fn(&'i crate::likeness::Domains) -> &'i Vec<String>,
-) -> Result<(Vec<String>, Option<u32>)> {
-    let Some(name) = attribute else {
-        let mut all: Vec<String> = said.unwrap_or_else(|| all.cloned().collect());
-        all.sort();
-        return Ok((all, None));
-    };
-    let known = moment.attribute(name).map(|attribute| attribute.id);
-    let domains = known.and_then(|a| moment.indexes.domains(a)).map(own);
-    match (known, domains) {
-        (Some(a), Some(domains)) if !domains.is_empty() => {
-            Ok((said.unwrap_or_else(|| domains.clone()), Some(a)))
+/// Where is searched, and for what.
+struct Meant {
+    domains: Vec<String>,
+    /// The attribute, where one is named.
+    a: Option<u32>,
+}
+
+impl Meant {
+    /// The domains that are said, or those of the attribute that is named, or all.
+    fn new<'i>(
+        moment: &'i Moment<'_>,
+        attribute: Option<&Name>,
+        said: Option<&Vec<String>>,
+        all: impl Iterator<Item = &'i String>,
+        own: impl Fn(&'i Domains) -> &'i Vec<String>,
+    ) -> Result<Self> {
+        let Some(name) = attribute else {
+            let mut domains = said.cloned().unwrap_or_else(|| all.cloned().collect());
+            domains.sort();
+            return Ok(Self { domains, a: None });
+        };
+        let known = moment.attribute(name).map(|attribute| attribute.id);
+        let domains = known.and_then(|a| moment.indexes.domains(a)).map(own);
+        match domains.filter(|domains| !domains.is_empty()) {
+            Some(domains) => Ok(Self {
+                domains: said.unwrap_or(domains).clone(),
+                a: known,
+            }),
+            None => wrong(format!(
+                ":{name} has no index for that: see :db/fulltext and :db.type/vec"
+            )),
         }
-        _ => wrong(format!(
-            ":{name} has no index for that: see :db/fulltext and :db.type/vec"
-        )),
+    }
+
+    /// Whether a fact is of the attribute that is named, by its reference.
+    fn takes(&self, reference: &[u8]) -> bool {
+        self.a
+            .is_none_or(|a| of_eav(reference).is_some_and(|(_, own, _)| own == a))
     }
 }
 
@@ -110,19 +126,12 @@ pub(crate) fn texts(
         TextSearch::from_edn(&options)?
     };
     let indexes = &moment.indexes;
-    let said = options.domains.clone();
-    let (domains, a) = domains(
-        moment,
-        attribute.as_ref(),
-        said,
-        indexes.texts.keys(),
-        |own| &own.texts,
-    )?;
-    let is_meant =
-        |reference: &[u8]| a.is_none_or(|a| of_eav(reference).is_some_and(|(_, own, _)| own == a));
+    let (said, all) = (options.domains.as_ref(), indexes.texts.keys());
+    let meant = Meant::new(moment, attribute.as_ref(), said, all, |own| &own.texts)?;
+    let is_meant = |reference: &[u8]| meant.takes(reference);
     let (mut rows, mut known) = (Vec::new(), HashSet::new());
-    for domain in domains {
-        let Some(index) = indexes.texts.get(&domain) else {
+    for domain in &meant.domains {
+        let Some(index) = indexes.texts.get(domain) else {
             return wrong(format!("there is no domain {domain:?} of texts"));
         };
         let hits =
@@ -183,23 +192,16 @@ fn vectors(
     };
     let options = SearchOptions::read(&options)?;
     let indexes = &moment.indexes;
-    let said = options.domains.clone();
-    let (domains, a) = domains(
-        moment,
-        attribute.as_ref(),
-        said,
-        indexes.vectors.keys(),
-        |own| &own.vectors,
-    )?;
-    let is_meant =
-        |reference: &[u8]| a.is_none_or(|a| of_eav(reference).is_some_and(|(_, own, _)| own == a));
+    let (said, all) = (options.domains.as_ref(), indexes.vectors.keys());
+    let meant = Meant::new(moment, attribute.as_ref(), said, all, |own| &own.vectors)?;
+    let is_meant = |reference: &[u8]| meant.takes(reference);
     let options = SearchOptions {
         filter: Some(&is_meant),
         ..options
     };
     let mut rows = Vec::new();
-    for domain in domains {
-        let Some(index) = indexes.vectors.get(&domain) else {
+    for domain in &meant.domains {
+        let Some(index) = indexes.vectors.get(domain) else {
             return wrong(format!("there is no domain {domain:?} of vectors"));
         };
         for found in index.search::<Error>(moment.view, &vector, &options, &|| watch.step())? {

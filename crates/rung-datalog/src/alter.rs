@@ -1,0 +1,139 @@
+//! How a schema is changed: as far as the data allows, and with what moves between indexes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rung_edn::{Name, Value};
+
+use crate::coerce::coerce;
+use crate::datom::{Entity, eav_key, in_key};
+use crate::db::{Db, Moment, store_schema};
+use crate::likeness::{Changes, Domains};
+use crate::schema::{Attribute, Schema};
+use crate::{Error, Result};
+
+impl Db {
+    /// Takes in a schema, beside what there is.
+    pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
+        loop {
+            // What no index can be made for is refused before it is kept; and they are there before the facts that go into them.
+            let mut wanted = self.read(|moment| Ok((*moment.schema).clone()))?;
+            wanted.apply(given)?;
+            let (_, before) = self.open_indexes()?;
+            let after = self.indexes_of(&wanted)?;
+            let mut is_stale = false;
+            let schema = self.write(|batch, schema| {
+                let mut schema = (*schema).clone();
+                let changed = schema.apply(given)?;
+                is_stale = schema != wanted;
+                if is_stale {
+                    return Ok(Arc::new(schema));
+                }
+                let moment = Moment {
+                    view: batch.view(),
+                    tables: self.tables(),
+                    schema: Arc::new(schema.clone()),
+                    indexes: before.clone(),
+                };
+                let (mut added, mut gone) = (Changes::default(), Changes::default());
+                for (known, attribute) in &changed {
+                    let old = known.as_ref().map(|known| Domains::of(known));
+                    let (old, new) = (old.unwrap_or_default(), Domains::of(attribute));
+                    if let Some(known) = known {
+                        check_change(&moment, known, attribute)?;
+                    }
+                    note_all(&moment, attribute.id, &new.beyond(&old), true, &mut added)?;
+                    note_all(&moment, attribute.id, &old.beyond(&new), false, &mut gone)?;
+                }
+                added.apply(batch, &after)?;
+                gone.apply(batch, &before)?;
+                store_schema(batch, self.tables(), &schema)?;
+                Ok(Arc::new(schema))
+            })?;
+            if !is_stale {
+                self.open_indexes()?;
+                return Ok(schema);
+            }
+        }
+    }
+
+    /// Gives an attribute another name.
+    pub fn rename_attribute(&self, from: &Name, to: &Name) -> Result<()> {
+        self.write(|batch, schema| {
+            let mut schema = (*schema).clone();
+            schema.rename(from, to.clone())?;
+            store_schema(batch, self.tables(), &schema)
+        })
+    }
+}
+
+/// Notes what an attribute has, for indexes that it comes into or leaves.
+fn note_all(
+    moment: &Moment<'_>,
+    a: u32,
+    domains: &Domains,
+    added: bool,
+    changes: &mut Changes,
+) -> Result<()> {
+    if *domains == Domains::default() {
+        return Ok(());
+    }
+    let unbounded = std::ops::Bound::Unbounded;
+    for fact in moment.of_attribute(a, unbounded, unbounded)? {
+        let (e, _, bytes) = fact?;
+        let key = eav_key(e, a, &in_key(bytes));
+        changes.note(domains, &key, &moment.value(a, bytes)?, added);
+    }
+    Ok(())
+}
+
+/// Refuses a change of an attribute that its datoms do not allow.
+fn check_change(moment: &Moment<'_>, before: &Attribute, after: &Attribute) -> Result<()> {
+    let a = before.id;
+    if moment.count_of(a)? == 0 {
+        return Ok(());
+    }
+    let refuse = |why: String| {
+        Err(Error::Schema(format!(
+            "attribute :{} has data: {why}",
+            after.name
+        )))
+    };
+    if before.kind != after.kind {
+        if before.kind.is_some() {
+            return refuse("its type cannot be changed".to_owned());
+        }
+        for fact in
+            moment.of_attribute(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
+        {
+            let (e, _, v) = fact?;
+            let value = rung_kv::encode::take(v)?;
+            if coerce(after, value.clone()).ok().as_ref() != Some(&value) {
+                return refuse(format!("{value} of entity {e} is not of the type"));
+            }
+        }
+    }
+    if before.tuple != after.tuple {
+        return refuse("what its tuples are made of cannot be changed".to_owned());
+    }
+    if (before.many && !after.many) || (after.unique.is_some() && before.unique.is_none()) {
+        let mut holders = HashSet::new();
+        let mut last: Option<(Vec<u8>, Entity)> = None;
+        for fact in
+            moment.of_attribute(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
+        {
+            let (e, _, v) = fact?;
+            if !after.many && before.many && !holders.insert(e) {
+                return refuse(format!("entity {e} has several values"));
+            }
+            if after.unique.is_some()
+                && let Some((value, other)) = &last
+                && value == v
+            {
+                return refuse(format!("entities {other} and {e} have the same value"));
+            }
+            last = Some((v.to_vec(), e));
+        }
+    }
+    Ok(())
+}
