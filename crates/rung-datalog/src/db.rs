@@ -1,5 +1,6 @@
 //! A database: where its datoms are, and everything as it is at one moment.
 
+use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,16 +38,36 @@ impl Default for Options {
     }
 }
 
-/// A database.
+/// A database, or as much of it as some may see.
 #[derive(Debug)]
 pub struct Db {
-    kv: Kv,
+    kv: Arc<Kv>,
     tables: Tables,
     /// The schema of a version.
     schema: RwLock<(u64, Arc<Schema>)>,
     asked: Asked,
     /// The indexes of values that are found by likeness, of a version of the schema.
     indexes: RwLock<(u64, Arc<Indexes>)>,
+    sight: Option<Sight>,
+}
+
+/// Which attributes there are for whoever reads.
+///
+/// The others are not hidden by rewriting queries: a scan passes them over, and their names mean nothing.
+#[derive(Clone)]
+pub struct Sight(Arc<dyn Fn(&Name) -> bool + Send + Sync>);
+
+impl Sight {
+    /// Those of which this is true.
+    pub fn new(sees: impl Fn(&Name) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sees))
+    }
+}
+
+impl fmt::Debug for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sight")
+    }
 }
 
 /// The tables there are.
@@ -109,13 +130,7 @@ impl Db {
             paths: table("datalog/paths")?,
             meta: table("datalog/meta")?,
         };
-        let db = Self {
-            kv,
-            tables,
-            schema: RwLock::default(),
-            asked: Asked::default(),
-            indexes: RwLock::default(),
-        };
+        let db = Self::of(Arc::new(kv), tables, None);
         let format = db.kv.read(|view| number(view, tables.meta, meta::FORMAT))?;
         match format {
             FORMAT => {}
@@ -130,6 +145,28 @@ impl Db {
                 }));
             }
         }
+        db.open_indexes()?;
+        Ok(db)
+    }
+
+    fn of(kv: Arc<Kv>, tables: Tables, sight: Option<Sight>) -> Self {
+        Self {
+            kv,
+            tables,
+            schema: RwLock::default(),
+            asked: Asked::default(),
+            indexes: RwLock::default(),
+            sight,
+        }
+    }
+
+    /// The same database for readers who see so much of it.
+    pub fn seen(&self, sight: Sight) -> Result<Self> {
+        let within = match self.sight.clone() {
+            Some(own) => Sight::new(move |name| (own.0)(name) && (sight.0)(name)),
+            None => sight,
+        };
+        let db = Self::of(self.kv.clone(), self.tables, Some(within));
         db.open_indexes()?;
         Ok(db)
     }
@@ -169,7 +206,8 @@ impl Db {
         &self,
         mut f: impl FnMut(&mut Batch<'_>, Arc<Schema>) -> Result<T>,
     ) -> Result<T> {
-        if !self.kv.is_writable() {
+        // A change concerns what others see of an entity, so it takes sight of everything.
+        if !self.kv.is_writable() || self.sight.is_some() {
             return Err(Error::ReadOnly);
         }
         self.kv.write(|batch| {
@@ -194,7 +232,11 @@ impl Db {
         let schema = if known.0 == version && version > 0 {
             known.1
         } else {
-            let schema = Arc::new(load_schema(view, tables)?);
+            let mut schema = load_schema(view, tables)?;
+            if let Some(Sight(sees)) = &self.sight {
+                schema.show_only(|name| sees(name));
+            }
+            let schema = Arc::new(schema);
             let mut cached = self.schema.write();
             if cached.0 < version {
                 *cached = (version, schema.clone());
@@ -335,6 +377,15 @@ impl<'t> Moment<'t> {
         number(self.view, self.tables.meta, meta::MAX_TX)
     }
 
+    /// Whether an attribute is there for whoever reads.
+    pub(crate) fn sees(&self, a: u32) -> bool {
+        self.schema.by_id(a).is_some()
+    }
+
+    fn shows(&self, fact: &Result<Fact<'_>>) -> bool {
+        fact.as_ref().map_or(true, |(_, a, _)| self.sees(*a))
+    }
+
     /// How many datoms an attribute has.
     pub fn count_of(&self, a: u32) -> Result<u64> {
         number(self.view, self.tables.counts, &a.to_be_bytes())
@@ -348,6 +399,13 @@ impl<'t> Moment<'t> {
 
     /// How many datoms there are.
     pub fn count(&self) -> Result<u64> {
+        if self.schema.is_narrow() {
+            let counts = self
+                .schema
+                .attributes()
+                .map(|attribute| self.count_of(attribute.id));
+            return counts.sum();
+        }
         Ok(self.view.count(self.tables.eav)?)
     }
 
@@ -383,7 +441,8 @@ impl<'t> Moment<'t> {
             &key[..crate::datom::E]
         };
         let pairs = self.view.prefix(self.tables.eav, key)?;
-        Ok(pairs.map(|pair| self.by_entity(pair?.0)))
+        let facts = pairs.map(|pair| self.by_entity(pair?.0));
+        Ok(facts.filter(|fact| self.shows(fact)))
     }
 
     /// The first value that an entity has of an attribute, by its bytes.
@@ -475,15 +534,17 @@ impl<'t> Moment<'t> {
     /// All facts, by entity.
     pub(crate) fn all(&self) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
         let pairs = self.view.prefix(self.tables.eav, &[])?;
-        Ok(pairs.map(|pair| self.by_entity(pair?.0)))
+        let facts = pairs.map(|pair| self.by_entity(pair?.0));
+        Ok(facts.filter(|fact| self.shows(fact)))
     }
 
     /// The facts whose keys begin so, in an order.
     pub(crate) fn within(&self, order: Order, key: &[u8], limit: usize) -> Result<Vec<Fact<'t>>> {
         let pairs = self.view.prefix(self.table(order), key)?;
         pairs
-            .take(limit)
             .map(|pair| self.fact(order, pair?.0))
+            .filter(|fact| self.shows(fact))
+            .take(limit)
             .collect()
     }
 
@@ -505,8 +566,9 @@ impl<'t> Moment<'t> {
             };
             let pairs = self.view.range(table, bounds)?;
             return pairs
-                .take(limit)
                 .map(|pair| self.fact(order, pair?.0))
+                .filter(|fact| self.shows(fact))
+                .take(limit)
                 .collect();
         }
         // No key is longer, so none that begins so comes after.
@@ -516,8 +578,9 @@ impl<'t> Moment<'t> {
             .view
             .range_back(table, (Bound::Unbounded, Bound::Included(&end[..])))?;
         pairs
-            .take(limit)
             .map(|pair| self.fact(order, pair?.0))
+            .filter(|fact| self.shows(fact))
+            .take(limit)
             .collect()
     }
 

@@ -21,7 +21,7 @@ mod schema;
 mod transact;
 
 pub use datom::{Datom, Entity};
-pub use db::{Db, Moment, Options};
+pub use db::{Db, Moment, Options, Sight};
 pub use error::{Error, Result};
 pub use index::{Order, Reach};
 pub use query::{Answer, Bounds, Head, Step};

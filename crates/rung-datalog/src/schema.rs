@@ -1,6 +1,6 @@
 //! What is known of attributes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rung_edn::{Map, Name, Value};
@@ -285,6 +285,8 @@ pub(crate) const IDENT: &str = "db/ident";
 pub struct Schema {
     by_id: Vec<Arc<Attribute>>,
     by_name: HashMap<Name, u32>,
+    /// The numbers of attributes that are not there for whoever reads by this schema.
+    hidden: HashSet<u32>,
 }
 
 impl Schema {
@@ -305,12 +307,30 @@ impl Schema {
 
     /// The attribute of that number.
     pub fn by_id(&self, id: u32) -> Option<&Arc<Attribute>> {
-        self.by_id.get(id as usize)
+        let attribute = self.by_id.get(id as usize);
+        attribute.filter(|_| !self.hidden.contains(&id))
     }
 
     /// All attributes, the oldest first.
     pub fn attributes(&self) -> impl Iterator<Item = &Arc<Attribute>> {
-        self.by_id.iter()
+        let all = self.by_id.iter();
+        all.filter(|attribute| !self.hidden.contains(&attribute.id))
+    }
+
+    /// Whether there are attributes that are not shown.
+    pub(crate) fn is_narrow(&self) -> bool {
+        !self.hidden.is_empty()
+    }
+
+    /// Hides every attribute but those of which this is true.
+    pub(crate) fn show_only(&mut self, sees: impl Fn(&Name) -> bool) {
+        self.by_name.retain(|name, id| {
+            let is_seen = sees(name);
+            if !is_seen {
+                self.hidden.insert(*id);
+            }
+            is_seen
+        });
     }
 
     /// Adds an attribute of which nothing is known but its name.

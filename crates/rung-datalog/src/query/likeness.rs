@@ -73,16 +73,17 @@ fn fact<'t>(moment: &Moment<'t>, reference: &'t [u8]) -> Result<Option<Vec<Value
 }
 
 /// Where is searched, and for what.
-struct Meant {
+struct Meant<'i, 't> {
+    moment: &'i Moment<'t>,
     domains: Vec<String>,
     /// The attribute, where one is named.
     a: Option<u32>,
 }
 
-impl Meant {
+impl<'i, 't> Meant<'i, 't> {
     /// The domains that are said, or those of the attribute that is named, or all.
-    fn new<'i>(
-        moment: &'i Moment<'_>,
+    fn new(
+        moment: &'i Moment<'t>,
         attribute: Option<&Name>,
         said: Option<&Vec<String>>,
         all: impl Iterator<Item = &'i String>,
@@ -91,12 +92,17 @@ impl Meant {
         let Some(name) = attribute else {
             let mut domains = said.cloned().unwrap_or_else(|| all.cloned().collect());
             domains.sort();
-            return Ok(Self { domains, a: None });
+            return Ok(Self {
+                moment,
+                domains,
+                a: None,
+            });
         };
         let known = moment.attribute(name).map(|attribute| attribute.id);
         let domains = known.and_then(|a| moment.indexes.domains(a)).map(own);
         match domains.filter(|domains| !domains.is_empty()) {
             Some(domains) => Ok(Self {
+                moment,
                 domains: said.unwrap_or(domains).clone(),
                 a: known,
             }),
@@ -106,10 +112,10 @@ impl Meant {
         }
     }
 
-    /// Whether a fact is of the attribute that is named, by its reference.
+    /// Whether a fact is of the attribute that is named, and there for whoever reads; by its reference.
     fn takes(&self, reference: &[u8]) -> bool {
-        self.a
-            .is_none_or(|a| of_eav(reference).is_some_and(|(_, own, _)| own == a))
+        of_eav(reference)
+            .is_some_and(|(_, own, _)| self.a.map_or_else(|| self.moment.sees(own), |a| own == a))
     }
 }
 
