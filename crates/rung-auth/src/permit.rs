@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Result, Scope, TokenRecord};
 
 /// What a permit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ name! {
 /// ```compile_fail,E0451
 /// use rung_auth::{Access, Caller, GrantId, Permit};
 /// fn forge(caller: Caller, grant: GrantId) -> Permit {
-///     Permit { caller, grant, access: Access::Write }
+///     Permit { caller, grant, access: Access::Write, scope: None }
 /// }
 /// ```
 ///
@@ -91,6 +91,7 @@ pub struct Permit {
     caller: Caller,
     grant: GrantId,
     access: Access,
+    scope: Option<Arc<Scope>>,
 }
 
 impl Permit {
@@ -100,6 +101,7 @@ impl Permit {
             caller: Caller("local".into()),
             grant: GrantId("local".into()),
             access,
+            scope: None,
         }
     }
 
@@ -109,16 +111,28 @@ impl Permit {
             caller: Caller("anonymous".into()),
             grant: GrantId("anonymous".into()),
             access: Access::Read,
+            scope: None,
         }
     }
 
     /// For [`crate::admit`] alone, which has seen the evidence.
-    pub(crate) const fn of(caller: Caller, grant: GrantId, access: Access) -> Self {
+    pub(crate) fn of(record: &TokenRecord) -> Self {
         Self {
-            caller,
-            grant,
-            access,
+            caller: record.caller.clone(),
+            grant: record.grant.clone(),
+            access: record.access,
+            scope: record.scope.clone(),
         }
+    }
+
+    /// Whether it is that of whoever runs this process.
+    pub fn is_local(&self) -> bool {
+        self.grant.as_str() == "local"
+    }
+
+    /// Whether nobody was asked who they are.
+    pub fn is_anonymous(&self) -> bool {
+        self.grant.as_str() == "anonymous"
     }
 
     /// Who.
@@ -134,6 +148,11 @@ impl Permit {
     /// To do what.
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// What the grant names, where it was given for something by name.
+    pub fn scope(&self) -> Option<&Scope> {
+        self.scope.as_deref()
     }
 
     /// The same permit, weakened to `access` if it allows more.

@@ -1,13 +1,14 @@
 //! Bearer tokens: shown once, kept as a hash, compared in constant time.
 
 use std::fmt;
+use std::sync::Arc;
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::{Access, Caller, Error, GrantId, Permit, Result, Secret};
+use crate::{Access, Caller, Error, GrantId, Permit, Result, Scope, Secret};
 
 const PREFIX: &str = "rung_";
 
@@ -87,6 +88,9 @@ pub struct TokenRecord {
     pub access: Access,
     /// When it ends, in milliseconds since 1970.
     pub expires_ms: Option<u64>,
+    /// What it was given for, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Arc<Scope>>,
 }
 
 /// Admits the bearer of `shown` if one of `records` is of that token.
@@ -108,11 +112,7 @@ pub fn admit<'r>(
     if record.expires_ms.is_some_and(|end| end <= now_ms) {
         return Err(Error::TokenExpired);
     }
-    Ok(Permit::of(
-        record.caller.clone(),
-        record.grant.clone(),
-        record.access,
-    ))
+    Ok(Permit::of(record))
 }
 
 #[cfg(test)]
@@ -126,6 +126,7 @@ mod tests {
             grant: "g1".to_owned().try_into().unwrap(),
             access: Access::Read,
             expires_ms,
+            scope: None,
         }
     }
 

@@ -160,7 +160,7 @@ impl Server {
         };
         let message = write_result(id, &result);
         // Everything of ours was made to fit; what was not made by us has to fit as well.
-        let max_bytes = self.0.offer.budget.max_bytes;
+        let max_bytes = self.whole_budget(client).max_bytes;
         if message.len() > max_bytes {
             let why = format!(
                 "the answer has {} bytes, and {max_bytes} may be sent",
@@ -175,6 +175,19 @@ impl Server {
         }
     }
 
+    /// What a message to somebody may cost.
+    fn whole_budget(&self, client: &Client) -> Budget {
+        let own = client
+            .permit
+            .scope()
+            .and_then(|scope| scope.max_reply_bytes);
+        let most = self.0.offer.budget;
+        Budget {
+            max_bytes: most.max_bytes.min(own.unwrap_or(usize::MAX)),
+            ..most
+        }
+    }
+
     /// What a reply may cost, once everything around it is paid for.
     pub(crate) fn budget(&self, client: &Client, id: &Id) -> Budget {
         let dress_bytes = if client.is_modern() {
@@ -182,7 +195,8 @@ impl Server {
         } else {
             0
         };
-        self.0.offer.budget.less(around_result(id) + dress_bytes)
+        self.whole_budget(client)
+            .less(around_result(id) + dress_bytes)
     }
 
     /// The answer to `server/discover`.

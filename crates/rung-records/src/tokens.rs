@@ -68,6 +68,7 @@ fn permit(token: &Token, client_id: &str, under: &str, access: Access) -> Result
             .map_err(|_| Error::TokenUnknown)?,
         access,
         expires_ms: None,
+        scope: None,
     };
     rung_auth::admit(token, [&record], 0).map_err(|_| Error::TokenUnknown)
 }

@@ -1,11 +1,14 @@
-//! A file that says what the bearer of a token may see.
+//! A file that says what the bearer of a token may reach.
 
 use std::path::Path;
 
+use rung_auth::{Access, OfDatabase, OfServer, Scope};
 use rung_fault::{Code, Fault};
 use rung_records::GrantRequest;
 use rung_records::grant::Selection;
 use serde::Deserialize;
+
+use crate::settings::Settings;
 
 /// What is granted.
 #[derive(Debug, Deserialize)]
@@ -14,6 +17,48 @@ pub(crate) struct GrantFile {
     /// Of each source of personal data.
     #[serde(default)]
     personal_data: Vec<OfSource>,
+    /// Of each database.
+    #[serde(default)]
+    databases: Vec<OfDatabase>,
+    /// Of each other server.
+    #[serde(default)]
+    servers: Vec<OfServer>,
+    #[serde(default)]
+    budget: Budget,
+    expires: Option<End>,
+}
+
+/// When it ends: a day or a time, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "toml::Value")]
+struct End(u64);
+
+impl TryFrom<toml::Value> for End {
+    type Error = &'static str;
+
+    fn try_from(value: toml::Value) -> Result<Self, Self::Error> {
+        let text = match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let day = text.parse::<jiff::civil::Date>();
+        let end = match day {
+            Ok(day) if !text.contains(':') => day
+                .to_zoned(jiff::tz::TimeZone::UTC)
+                .map(|day| day.timestamp()),
+            _ => text.parse(),
+        };
+        let end = end.map_err(|_| "a day or a time, as 2027-01-31 or 2027-01-31T12:00:00Z")?;
+        Ok(Self(u64::try_from(end.as_millisecond()).unwrap_or(0)))
+    }
+}
+
+/// How much of everything.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Budget {
+    /// Bytes of a reply.
+    reply_bytes: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -38,19 +83,68 @@ struct OfStream {
     until: Option<String>,
 }
 
+/// Fewer bytes do not hold a reply with all that is said about it.
+const MIN_REPLY_BYTES: usize = 4_000;
+
 impl GrantFile {
-    pub(crate) fn read(path: &Path) -> Result<Self, Fault> {
+    pub(crate) fn read(path: &Path, settings: &Settings) -> Result<Self, Fault> {
         let wrong = |why: String| {
             Fault::new(Code::InvalidArguments, format!("{}: {why}", path.display())).with_hint(
-                "write [[personal_data]] with source = \"mail\", and [[personal_data.streams]] with a name and fields",
+                "write [[databases]] with name = \"people\" and attributes = [\"person/*\"], \
+                 [[personal_data]] with source = \"mail\" and [[personal_data.streams]], or [[servers]] with a name and tools",
             )
         };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let file: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        if file.personal_data.is_empty() {
+        if file.personal_data.is_empty() && file.databases.is_empty() && file.servers.is_empty() {
             return Err(wrong("it grants nothing".to_owned()));
         }
+        if let Some(bytes) = file.budget.reply_bytes
+            && bytes < MIN_REPLY_BYTES
+        {
+            let why = format!("budget.reply_bytes is {MIN_REPLY_BYTES} at least");
+            return Err(wrong(why));
+        }
+        let named = |table: &str| -> Vec<String> {
+            let names = settings.iter().filter_map(|(key, ..)| {
+                let (name, _) = key.strip_prefix(table)?.split_once('.')?;
+                Some(name.to_owned())
+            });
+            names.collect()
+        };
+        let databases = file.databases.iter().map(|of| ("databases.", &of.name));
+        let servers = file.servers.iter().map(|of| ("sources.", &of.name));
+        for (table, name) in databases.chain(servers) {
+            let known = named(table);
+            if !known.contains(name) {
+                let nearest = rung_fault::nearest(name, known.iter().map(String::as_str));
+                let fault = wrong(format!("the settings have no {table}{name}"));
+                return Err(match nearest {
+                    Some(nearest) => fault.with_hint(format!("did you mean `{nearest}`?")),
+                    None => fault.with_hint(format!("name it there: [{table}{name}]")),
+                });
+            }
+        }
         Ok(file)
+    }
+
+    /// When it ends, in milliseconds since 1970.
+    pub(crate) fn expires_ms(&self) -> Option<u64> {
+        self.expires.map(|End(ms)| ms)
+    }
+
+    /// Whether something may be changed by whoever it is granted to.
+    pub(crate) fn writes(&self) -> bool {
+        self.databases.iter().any(|of| of.mode == Access::Write)
+    }
+
+    /// What is granted beside personal data.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope {
+            databases: self.databases.clone(),
+            servers: self.servers.clone(),
+            max_reply_bytes: self.budget.reply_bytes,
+        }
     }
 
     /// What is asked of the owner's data, for the bearer of this name.

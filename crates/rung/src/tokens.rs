@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rung_auth::{Access, Permit, Token, TokenRecord, admit};
+use rung_auth::{Access, Permit, Scope, Token, TokenRecord, admit};
 use rung_fault::{Code, Coded as _, Fault};
 use rung_mcp::http::{Admission, Denied};
 use rung_tool::Pending;
@@ -52,6 +52,7 @@ impl Tokens {
         name: &str,
         access: Access,
         expires_ms: Option<u64>,
+        scope: Option<Scope>,
         give: impl FnOnce(&str) -> Result<(), Fault>,
     ) -> Result<Token, Fault> {
         if RESERVED.contains(&name) {
@@ -80,6 +81,7 @@ impl Tokens {
             grant: grant.try_into()?,
             access,
             expires_ms,
+            scope: scope.map(Arc::new),
         };
         let record = serde_json::to_string(&record).map_err(internal)?;
         if !self.add(name, &record)? {

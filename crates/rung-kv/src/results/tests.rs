@@ -16,6 +16,7 @@ fn permit(caller: &str, grant: &str) -> Permit {
         grant: grant.to_owned().try_into().unwrap(),
         access: Access::Read,
         expires_ms: None,
+        scope: None,
     };
     admit(&token, [&record], 0).unwrap()
 }

@@ -25,13 +25,20 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
             days,
             grant,
         } => {
-            let access = if write { Access::Write } else { Access::Read };
-            let expires_ms = days.map(|days| now_ms().saturating_add(u64::from(days) * DAY_MS));
-            let wanted = grant.map(|file| GrantFile::read(&file)).transpose()?;
-            let token = tokens.new_token(&name, access, expires_ms, |package| match &wanted {
+            let wanted = grant.map(|file| GrantFile::read(&file, settings));
+            let wanted = wanted.transpose()?;
+            let writes = write || wanted.as_ref().is_some_and(GrantFile::writes);
+            let access = if writes { Access::Write } else { Access::Read };
+            let said = days.map(|days| now_ms().saturating_add(u64::from(days) * DAY_MS));
+            let own = wanted.as_ref().and_then(GrantFile::expires_ms);
+            // Whichever comes first.
+            let expires_ms = said.into_iter().chain(own).min();
+            let scope = wanted.as_ref().map(GrantFile::scope);
+            let give = |package: &str| match &wanted {
                 Some(wanted) => give(wanted, &name, package, expires_ms, settings),
                 None => Ok(()),
-            })?;
+            };
+            let token = tokens.new_token(&name, access, expires_ms, scope, give)?;
             // The one time it is shown.
             writeln!(out, "{}", token.expose()).map_err(output)?;
             eprintln!(
@@ -42,7 +49,7 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
         TokenCommand::List { json } => {
             let records = tokens.list()?;
             if json {
-                let row = |record: &rung_auth::TokenRecord| json!({"name": record.caller, "access": record.access, "expires_ms": record.expires_ms});
+                let row = |record: &rung_auth::TokenRecord| json!({"name": record.caller, "access": record.access, "expires_ms": record.expires_ms, "grant": record.scope});
                 let rows: Vec<_> = records.iter().map(row).collect();
                 return writeln!(out, "{:#}", json!(rows)).map_err(output);
             }
@@ -92,10 +99,22 @@ fn give(
     expires_ms: Option<u64>,
     settings: &Settings,
 ) -> std::result::Result<(), Fault> {
-    let records = crate::records::open(settings)?;
-    let owner = crate::records::owner(&records)?;
+    for of in &wanted.scope().databases {
+        let seen = if of.attributes.is_empty() {
+            "everything".to_owned()
+        } else {
+            let patterns = of.attributes.iter().map(rung_auth::Pattern::as_str);
+            patterns.collect::<Vec<_>>().join(", ")
+        };
+        eprintln!("database {}: {}", visible(&of.name), visible(&seen));
+    }
     let expires_ms = expires_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let requests = wanted.requests(name, expires_ms);
+    if requests.is_empty() {
+        return Ok(());
+    }
+    let records = crate::records::open(settings)?;
+    let owner = crate::records::owner(&records)?;
     for grant in records.issue_together(&owner, package, &requests)? {
         for stream in &grant.streams {
             let (source, fields) = (&grant.source.id, stream.fields.join(", "));

@@ -650,6 +650,7 @@ mod tests {
             grant: grant.to_owned().try_into().unwrap(),
             access: Access::Read,
             expires_ms: None,
+            scope: None,
         };
         admit(&token, [&record], 0).unwrap()
     }
