@@ -16,6 +16,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rung_auth::Access;
+use rung_db::{Holds, Known, Limits, OpenTo};
 use rung_fault::{Code, Fault};
 
 use layers::Layer;
@@ -174,6 +176,54 @@ impl Settings {
             Some((Value::Word(word), _)) => word,
             other => unreachable!("log has a word by default, not {other:?}"),
         }
+    }
+
+    /// How much of a database's answer is sent.
+    pub(crate) fn db_limits(&self) -> Limits {
+        let size = |key| usize::try_from(self.number(key)).unwrap_or(usize::MAX);
+        Limits {
+            max_items: size("db.max_items"),
+            max_bytes: size("db.max_bytes"),
+        }
+    }
+
+    /// The databases that are known by name.
+    pub(crate) fn databases(&self) -> Result<Vec<Known>, Fault> {
+        let tables = self.values.keys().filter_map(|key| {
+            let (name, _) = key.strip_prefix("databases.")?.split_once('.')?;
+            Some(name)
+        });
+        let mut names: Vec<&str> = tables.collect();
+        names.dedup();
+        let known = names.into_iter().map(|name| {
+            let said = |member: &str| {
+                let said = self.values.get(&format!("databases.{name}.{member}"));
+                said.map(|(value, _)| value)
+            };
+            let Some(Value::Folder(dir)) = said("dir") else {
+                let why = format!("databases.{name} has no folder");
+                return Err(Fault::new(Code::InvalidSetting, why)
+                    .with_hint(format!("say databases.{name}.dir")));
+            };
+            Ok(Known {
+                name: name.to_owned(),
+                dir: dir.clone(),
+                holds: match said("store") {
+                    Some(Value::Word("kv")) => Holds::Tables,
+                    _ => Holds::Facts,
+                },
+                mode: match said("mode") {
+                    Some(Value::Word("write")) => Access::Write,
+                    _ => Access::Read,
+                },
+                open_to: match said("open_to") {
+                    Some(Value::Word("anybody")) => OpenTo::Anybody,
+                    Some(Value::Word("tokens")) => OpenTo::Tokens,
+                    _ => OpenTo::Granted,
+                },
+            })
+        });
+        known.collect()
     }
 
     fn number(&self, key: &str) -> u64 {

@@ -61,6 +61,60 @@ pub(crate) struct Setting {
 /// The table.
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
+        key: "databases.*.dir",
+        env: None,
+        kind: Kind::Folder,
+        default: None,
+        power: Power::Reaches,
+        help: "The folder of the database that agents open by this name.",
+    },
+    Setting {
+        key: "databases.*.mode",
+        env: None,
+        kind: Kind::OneOf(&["read", "write"]),
+        default: None,
+        power: Power::Reaches,
+        help: "Whether it may be changed. `read` unless said.",
+    },
+    Setting {
+        key: "databases.*.open_to",
+        env: None,
+        kind: Kind::OneOf(&["granted", "tokens", "anybody"]),
+        default: None,
+        power: Power::Reaches,
+        help: "Who opens it over HTTP: tokens whose grant names it, unless said; or also every token that has no grant; or anybody who is let in.",
+    },
+    Setting {
+        key: "databases.*.store",
+        env: None,
+        kind: Kind::OneOf(&["datalog", "kv"]),
+        default: None,
+        power: Power::Reaches,
+        help: "What is in the folder: facts, unless said, or tables of keys and values.",
+    },
+    Setting {
+        key: "db.max_bytes",
+        env: Some("RUNG_DB_MAX_BYTES"),
+        kind: Kind::Number {
+            min: 4_000,
+            max: 1 << 30,
+        },
+        default: Some("524288"),
+        power: Power::Limits,
+        help: "Bytes of a database's answer; what is larger is cut and kept. `reply.max_bytes` holds as well.",
+    },
+    Setting {
+        key: "db.max_items",
+        env: Some("RUNG_DB_MAX_ITEMS"),
+        kind: Kind::Number {
+            min: 1,
+            max: 1 << 20,
+        },
+        default: Some("200"),
+        power: Power::Limits,
+        help: "Items of a database's answer; where there are more, all of them are kept.",
+    },
+    Setting {
         key: "home",
         env: Some("RUNG_HOME"),
         kind: Kind::Folder,
