@@ -5,7 +5,7 @@ use std::ops::Bound;
 use rung_edn::{Map, Name, Value};
 
 use crate::coerce::coerce;
-use crate::datom::{Datom, Entity, ave_prefix, eav_prefix, encoded, in_key};
+use crate::datom::{Datom, Entity, ave_prefix, eav_prefix, encoded, in_key, of_ave, of_eav};
 use crate::db::{Db, Moment, entity_value};
 use crate::schema::Attribute;
 use crate::{Error, Result};
@@ -133,6 +133,33 @@ impl Moment<'_> {
             Reach::From | Reach::Back => self.from(order, reach == Reach::Back, &key, limit)?,
         };
         facts.into_iter().map(|fact| self.datom(fact)).collect()
+    }
+
+    /// Datoms in an order, by their first parts, shown to `visit` one after the other while it wants more.
+    pub fn each_within(
+        &self,
+        order: Order,
+        parts: &[Value],
+        mut visit: impl FnMut(Datom) -> Result<bool>,
+    ) -> Result<()> {
+        let Some(key) = self.key(order, parts)? else {
+            return Ok(());
+        };
+        let table = match order {
+            Order::Eav => self.tables.eav,
+            Order::Ave => self.tables.ave,
+        };
+        for pair in self.view.prefix(table, &key)? {
+            let of_key = match order {
+                Order::Eav => of_eav(pair?.0),
+                Order::Ave => of_ave(pair?.0),
+            };
+            let (e, a, v) = of_key.ok_or(rung_kv::Error::Corrupt("datom"))?;
+            if !visit(self.datom((e, a, self.whole(e, a, v)?))?)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The beginning of a key that parts of a datom make; `None` where nothing can have them.

@@ -3,22 +3,34 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rung_auth::Permit;
-use rung_datalog::{Db, Options};
+use rung_datalog::{Bounds, Db, Options};
+use rung_dtlv::{KvStore, Session, Target};
+use rung_edn::{Map, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
 use rung_kv::typed::Tables;
 use rung_kv::{Kv, KvOptions};
-use rung_search::text::TextIndex;
-use rung_search::vectors::VectorIndex;
+
+use crate::database::Database;
+use crate::store::Store;
+use crate::taker::Watch;
+use crate::texts::Texts;
+use crate::vectors::Vectors;
+
+/// How often, and after how long, a folder is tried that is about to be closed.
+const CLOSING: (u32, Duration) = (200, Duration::from_millis(5));
 
 /// What is open.
 #[derive(Default)]
 pub(crate) struct Handles {
     open: Mutex<HashMap<String, Handle>>,
-    /// Databases by their folders: the engine has a folder open once.
+    /// Databases and tables by their folders: the engine has a folder open once, and has it open as long as somebody reads.
     folders: Mutex<HashMap<PathBuf, Weak<Db>>>,
+    stores: Mutex<HashMap<PathBuf, Weak<Tables>>>,
 }
 
 struct Handle {
@@ -28,15 +40,43 @@ struct Handle {
 
 #[derive(Clone)]
 enum Opened {
-    Database {
-        db: Arc<Db>,
-        folder: PathBuf,
-    },
-    Kv(Arc<Tables>),
+    Database(Database),
+    Kv(Store),
     /// An index of texts, in the store of that id.
-    Search(String, Arc<Tables>, TextIndex),
+    Search(String, Texts),
     /// An index of vectors, in the store of that id.
-    Vectors(String, Arc<Tables>, VectorIndex),
+    Vectors(String, Vectors),
+}
+
+/// What a database is given when it is opened.
+#[derive(Default)]
+pub(crate) struct Given {
+    pub(crate) schema: Option<Edn>,
+    pub(crate) opts: Option<Map>,
+}
+
+impl Given {
+    fn is_nothing(&self) -> bool {
+        self.schema.is_none() && self.opts.is_none()
+    }
+
+    fn apply(&self, db: &Db) -> Result<(), Fault> {
+        if let Some(opts) = &self.opts {
+            db.set_options(opts)?;
+        }
+        if let Some(schema) = &self.schema {
+            db.update_schema(schema)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what no database takes, before one is made for it.
+    fn try_out(&self) -> Result<(), Fault> {
+        let folder = tempfile::tempdir().map_err(|error| {
+            Fault::new(Code::Internal, format!("no folder to try it in: {error}"))
+        })?;
+        self.apply(&Db::open(folder.path(), &Options::default())?)
+    }
 }
 
 fn caller(permit: &Permit) -> String {
@@ -69,6 +109,23 @@ fn unknown(code: Code, kind: &str, id: &str, field: &str) -> Fault {
         .with(Detail::Field, field)
 }
 
+/// Opens a folder that somebody may be about to close, who has it open until the last read has ended.
+fn patiently<T>(closing: bool, open: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
+    let (tries, pause) = CLOSING;
+    for _ in 0..tries {
+        match open() {
+            Err(fault) if closing && fault.code() == Code::StoreBusy => thread::sleep(pause),
+            done => return done,
+        }
+    }
+    open()
+}
+
+/// Whether two addresses are one, for the same user with the same password.
+fn is_same(one: &Target, other: &Target) -> bool {
+    one.to_string() == other.to_string() && one.password().expose() == other.password().expose()
+}
+
 impl Handles {
     /// Opens the database in a folder. Without `anew`, whoever has it open is given the id that they have.
     pub(crate) fn open_database(
@@ -76,9 +133,13 @@ impl Handles {
         permit: &Permit,
         folder: &Path,
         options: &Options,
+        given: &Given,
         anew: bool,
-    ) -> Result<(String, Arc<Db>), Fault> {
-        let caller = caller(permit);
+    ) -> Result<String, Fault> {
+        let is_there = || std::fs::read_dir(folder).is_ok_and(|mut there| there.next().is_some());
+        if options.create && !given.is_nothing() && !is_there() {
+            given.try_out()?;
+        }
         if options.create {
             std::fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;
         }
@@ -86,30 +147,65 @@ impl Handles {
             .canonicalize()
             .map_err(|error| cannot(folder, &error))?;
         let mut folders = self.folders.lock();
-        let shared = folders.get(&folder).and_then(Weak::upgrade);
-        let db = if let Some(db) = shared {
+        let known = folders.get(&folder).map(Weak::upgrade);
+        let db = if let Some(Some(db)) = known {
             db
         } else {
-            let db = Arc::new(Db::open(&folder, options)?);
+            let open = || Ok(Db::open(&folder, options)?);
+            let db = Arc::new(patiently(known.is_some(), open)?);
             folders.insert(folder.clone(), Arc::downgrade(&db));
             db
         };
-        let mut open = self.open.lock();
-        let own = open.iter().find(|(_, handle)| {
-            let same =
-                matches!(&handle.opened, Opened::Database { folder: own, .. } if *own == folder);
-            same && handle.caller == caller
-        });
-        if let (Some((id, _)), false) = (own, anew) {
-            return Ok((id.clone(), db));
+        drop(folders);
+        given.apply(&db)?;
+        let same = |own: &Database| matches!(own, Database::Here { folder: own, .. } if *own == folder);
+        if let (Some((id, _)), false) = (self.own(permit, same), anew) {
+            return Ok(id);
         }
-        let id = new_id("database")?;
-        let opened = Opened::Database {
-            db: db.clone(),
-            folder,
+        let bounds = Bounds::default();
+        let opened = Database::Here { db, folder, bounds };
+        self.keep(permit, "database", Opened::Database(opened))
+    }
+
+    /// Opens a database on a server. Without `anew`, whoever has it open is given the id that they have.
+    pub(crate) fn open_elsewhere(
+        &self,
+        permit: &Permit,
+        session: Session,
+        given: Given,
+        watch: &Watch,
+        anew: bool,
+    ) -> Result<String, Fault> {
+        let same = |own: &Database| match own {
+            Database::Elsewhere(own) => is_same(own.session().target(), session.target()),
+            Database::Here { .. } => false,
         };
-        open.insert(id.clone(), Handle { caller, opened });
-        Ok((id, db))
+        let known = self.own(permit, same).filter(|_| !anew);
+        let session = match &known {
+            Some((_, Database::Elsewhere(own))) => own.session().within(watch.patience()),
+            _ => session.within(watch.patience()),
+        };
+        let opened = rung_dtlv::Database::open(session, given.schema, given.opts)?;
+        if let Some((id, _)) = known {
+            return Ok(id);
+        }
+        let opened = Database::Elsewhere(opened.within(rung_dtlv::Patience::default()));
+        self.keep(permit, "database", Opened::Database(opened))
+    }
+
+    /// A database that is open for this caller, and its id.
+    fn own(
+        &self,
+        permit: &Permit,
+        is_it: impl Fn(&Database) -> bool,
+    ) -> Option<(String, Database)> {
+        let (open, caller) = (self.open.lock(), caller(permit));
+        open.iter().find_map(|(id, handle)| match &handle.opened {
+            Opened::Database(own) if handle.caller == caller && is_it(own) => {
+                Some((id.clone(), own.clone()))
+            }
+            _ => None,
+        })
     }
 
     /// Opens the tables in a folder.
@@ -119,9 +215,46 @@ impl Handles {
         folder: &Path,
         options: KvOptions,
     ) -> Result<String, Fault> {
-        let kv = Kv::open(folder, options)?;
-        let tables = Tables::new(Arc::new(kv));
-        self.keep(permit, "kv", Opened::Kv(Arc::new(tables)))
+        let mut stores = self.stores.lock();
+        let known = folder.canonicalize().ok();
+        let known = known.and_then(|folder| stores.get(&folder)).map(Weak::upgrade);
+        let tables = if let Some(Some(tables)) = known {
+            if self.is_open(&tables) {
+                return Err(rung_kv::Error::Open.into());
+            }
+            // It was closed, and somebody still reads.
+            tables
+        } else {
+            let open = || Ok(Kv::open(folder, options)?);
+            let kv = patiently(known.is_some(), open)?;
+            let tables = Arc::new(Tables::new(Arc::new(kv)));
+            if let Ok(folder) = folder.canonicalize() {
+                stores.insert(folder, Arc::downgrade(&tables));
+            }
+            tables
+        };
+        self.keep(permit, "kv", Opened::Kv(Store::Here(tables)))
+    }
+
+    /// Whether tables have an id.
+    fn is_open(&self, tables: &Arc<Tables>) -> bool {
+        let open = self.open.lock();
+        open.values().any(|handle| {
+            matches!(&handle.opened, Opened::Kv(Store::Here(own)) if Arc::ptr_eq(own, tables))
+        })
+    }
+
+    /// Opens a store on a server.
+    pub(crate) fn open_kv_elsewhere(
+        &self,
+        permit: &Permit,
+        session: &Session,
+        opts: Option<Map>,
+        watch: &Watch,
+    ) -> Result<String, Fault> {
+        let store = KvStore::open(session.within(watch.patience()), opts)?;
+        let store = store.within(rung_dtlv::Patience::default());
+        self.keep(permit, "kv", Opened::Kv(Store::Elsewhere(store)))
     }
 
     /// Gives an id to an index of texts.
@@ -129,10 +262,9 @@ impl Handles {
         &self,
         permit: &Permit,
         kv: &str,
-        tables: Arc<Tables>,
-        index: TextIndex,
+        index: Texts,
     ) -> Result<String, Fault> {
-        let opened = Opened::Search(kv.to_owned(), tables, index);
+        let opened = Opened::Search(kv.to_owned(), index);
         self.keep(permit, "search-index", opened)
     }
 
@@ -141,10 +273,9 @@ impl Handles {
         &self,
         permit: &Permit,
         kv: &str,
-        tables: Arc<Tables>,
-        index: VectorIndex,
+        index: Vectors,
     ) -> Result<String, Fault> {
-        let opened = Opened::Vectors(kv.to_owned(), tables, index);
+        let opened = Opened::Vectors(kv.to_owned(), index);
         self.keep(permit, "vector-index", opened)
     }
 
@@ -165,27 +296,23 @@ impl Handles {
         Some(handle.opened.clone())
     }
 
-    pub(crate) fn database(&self, permit: &Permit, id: &str) -> Result<Arc<Db>, Fault> {
+    pub(crate) fn database(&self, permit: &Permit, id: &str) -> Result<Database, Fault> {
         match self.find(permit, id) {
-            Some(Opened::Database { db, .. }) => Ok(db),
+            Some(Opened::Database(database)) => Ok(database),
             _ => Err(unknown(Code::UnknownDatabase, "database", id, "database")),
         }
     }
 
-    pub(crate) fn kv(&self, permit: &Permit, id: &str) -> Result<Arc<Tables>, Fault> {
+    pub(crate) fn kv(&self, permit: &Permit, id: &str) -> Result<Store, Fault> {
         match self.find(permit, id) {
-            Some(Opened::Kv(tables)) => Ok(tables),
+            Some(Opened::Kv(store)) => Ok(store),
             _ => Err(unknown(Code::UnknownKv, "kv", id, "kv")),
         }
     }
 
-    pub(crate) fn search_index(
-        &self,
-        permit: &Permit,
-        id: &str,
-    ) -> Result<(Arc<Tables>, TextIndex), Fault> {
+    pub(crate) fn texts(&self, permit: &Permit, id: &str) -> Result<Texts, Fault> {
         match self.find(permit, id) {
-            Some(Opened::Search(_, tables, index)) => Ok((tables, index)),
+            Some(Opened::Search(_, index)) => Ok(index),
             _ => Err(unknown(
                 Code::UnknownSearchIndex,
                 "search_index",
@@ -195,13 +322,9 @@ impl Handles {
         }
     }
 
-    pub(crate) fn vector_index(
-        &self,
-        permit: &Permit,
-        id: &str,
-    ) -> Result<(Arc<Tables>, VectorIndex), Fault> {
+    pub(crate) fn vectors(&self, permit: &Permit, id: &str) -> Result<Vectors, Fault> {
         match self.find(permit, id) {
-            Some(Opened::Vectors(_, tables, index)) => Ok((tables, index)),
+            Some(Opened::Vectors(_, index)) => Ok(index),
             _ => Err(unknown(
                 Code::UnknownVectorIndex,
                 "vector_index",
@@ -213,13 +336,17 @@ impl Handles {
 
     /// Closes what is open under an id, which must have been found before, and the indexes in it.
     pub(crate) fn close(&self, id: &str) {
-        self.open.lock().retain(|own, handle| {
-            let within = match &handle.opened {
+        let closed: Vec<Handle> = {
+            let mut open = self.open.lock();
+            let within = |handle: &Handle| match &handle.opened {
                 Opened::Search(kv, ..) | Opened::Vectors(kv, ..) => kv == id,
-                Opened::Database { .. } | Opened::Kv(_) => false,
+                Opened::Database(_) | Opened::Kv(_) => false,
             };
-            own != id && !within
-        });
+            let gone = open.extract_if(|own, handle| own == id || within(handle));
+            gone.map(|(_, handle)| handle).collect()
+        };
+        // A farewell to a server takes a moment, and nobody else should wait for it.
+        drop(closed);
     }
 }
 
@@ -227,4 +354,63 @@ fn cannot(folder: &Path, error: &std::io::Error) -> Fault {
     let why = format!("there is no database in {}: {error}", folder.display());
     Fault::new(Code::UnknownDatabase, why)
         .with_hint("name the folder of one; writing must be allowed for one to be made")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rung_auth::Access;
+
+    use super::*;
+
+    fn kv_options() -> KvOptions {
+        KvOptions {
+            create: true,
+            writable: true,
+            ..KvOptions::default()
+        }
+    }
+
+    /// A reader that was under way when a store was closed kept its folder open, and it could not be opened again.
+    #[test]
+    fn a_store_is_opened_again_while_somebody_still_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let (handles, permit) = (Handles::default(), Permit::local_user(Access::Write));
+        let open = || handles.open_kv(&permit, folder.path(), kv_options());
+        let id = open().unwrap();
+        assert_eq!(open().unwrap_err().code(), Code::StoreBusy);
+        let reader = handles.kv(&permit, &id).unwrap();
+        handles.close(&id);
+        let again = open().unwrap();
+        drop(reader);
+        assert_ne!(id, again);
+        handles.kv(&permit, &again).unwrap();
+        // And where the last reader ends at the very moment.
+        let reader = handles.kv(&permit, &again).unwrap();
+        handles.close(&again);
+        thread::scope(|scope| {
+            scope.spawn(move || drop(reader));
+            open().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_schema_that_is_refused_leaves_no_folder_behind() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("new");
+        let (handles, permit) = (Handles::default(), Permit::local_user(Access::Write));
+        let given = Given {
+            schema: Some(rung_edn::read("{:a {:db/valueType :db.type/nonsense}}").unwrap()),
+            opts: None,
+        };
+        let open = |given: &Given| {
+            handles.open_database(&permit, &folder, &Options::default(), given, false)
+        };
+        open(&given).unwrap_err();
+        assert!(!folder.exists());
+        assert!(handles.open.lock().is_empty());
+        open(&Given::default()).unwrap();
+        open(&given).unwrap_err();
+        assert!(folder.exists());
+    }
 }

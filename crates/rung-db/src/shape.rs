@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rung_fault::Fault;
-use rung_ladder::{Handle, Measure, json_bytes};
+use rung_ladder::{Handle, Measure, Path, Segment, json_bytes};
 use rung_tool::{Block, Call, Keep, Link, Reply, written};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::page::Page;
+use crate::taker::Made;
 use crate::tools::Limits;
 
 /// Characters of a text, elements of a list and members of a map in a preview.
@@ -25,9 +26,15 @@ pub(crate) enum Outcome {
     List {
         /// What stands beside it.
         head: Map<String, Value>,
-        page: Page<(), Handle>,
-        /// Whether its items have no order.
-        is_set: bool,
+        page: Page<Made, Handle>,
+    },
+    /// A report of something that was done, with a list in it that may be long.
+    Report {
+        /// What stands beside it.
+        head: Map<String, Value>,
+        result: Map<String, Value>,
+        /// The name of the list.
+        list: &'static str,
     },
 }
 
@@ -40,7 +47,8 @@ pub(crate) fn reply(
 ) -> Result<Reply, Fault> {
     match outcome {
         Outcome::Whole(payload) => Ok(whole(payload, call, limits, keep)),
-        Outcome::List { head, page, is_set } => list(&head, &page, is_set, call, limits),
+        Outcome::List { head, page } => list(&head, &page, call, limits),
+        Outcome::Report { head, result, list } => Ok(report(head, result, list, call, limits, keep)),
     }
 }
 
@@ -99,11 +107,11 @@ fn meta(truncations: &[Value], handle: &Handle, path: &str, call: &Call) -> Valu
 
 fn list(
     head: &Map<String, Value>,
-    page: &Page<(), Handle>,
-    is_set: bool,
+    page: &Page<Made, Handle>,
     call: &Call,
     limits: Limits,
 ) -> Result<Reply, Fault> {
+    let is_set = matches!(page.value, Made::Set);
     let Some(handle) = &page.kept else {
         let payload = with_items(head, &page.items, is_set, None)?;
         return Ok(all(payload, call, limits));
@@ -148,6 +156,60 @@ fn with_items(
     text.push('}');
     RawValue::from_string(text)
         .map_err(|error| Fault::new(rung_fault::Code::Internal, error.to_string()))
+}
+
+/// A report. Its list is shown in part where it is long, and all of the report kept.
+fn report(
+    mut head: Map<String, Value>,
+    mut result: Map<String, Value>,
+    list: &str,
+    call: &Call,
+    limits: Limits,
+    keep: &Arc<dyn Keep>,
+) -> Reply {
+    let original = result[list].as_array().map_or(0, Vec::len);
+    if original <= limits.max_items {
+        head.insert("result".to_owned(), result.into());
+        return whole(head, call, limits, keep);
+    }
+    let mut body = std::io::Cursor::new(Value::from(result.clone()).to_string());
+    // What was done is done, also where its report cannot be kept.
+    let handle = keep.keep(&call.permit, "application/json", &mut body).ok();
+    let most = max_bytes(call, limits).saturating_sub(AROUND_BYTES);
+    let mut returned = limits.max_items;
+    loop {
+        if let Some(items) = result[list].as_array_mut() {
+            items.truncate(returned);
+        }
+        if returned == 0 || json_bytes(&result, Measure::Bare) <= most {
+            break;
+        }
+        returned /= 2;
+    }
+    let path = format!("result.{list}");
+    let mut cuts = vec![json!({
+        "kind": "items", "path": path, "limit": limits.max_items, "returned": returned, "original": original,
+    })];
+    let mut next = Path::root()
+        .then(Segment::from(list))
+        .then(Segment::Slice(returned as u64, None));
+    let mut shown = Value::from(result);
+    if json_bytes(&shown, Measure::Bare) > most {
+        (shown, next) = (Value::Null, Path::root());
+        cuts.push(json!({"kind": "bytes", "path": "result", "limit": limits.max_bytes, "mode": "omitted"}));
+    }
+    let meta = match &handle {
+        Some(handle) => meta(&cuts, handle, &next.to_string(), call),
+        None => json!({"truncated": true, "truncations": cuts}),
+    };
+    let mut text = json!({"summary": "Done. Its report is truncated.", "meta": &meta}).to_string();
+    if !call.rendering.structured {
+        let _infallible = write!(text, "\n{shown}");
+    }
+    head.insert("result".to_owned(), shown);
+    head.insert("meta".to_owned(), meta);
+    let links = handle.as_ref().map(link).unwrap_or_default();
+    of(written(&head), text, links, call)
 }
 
 fn whole(

@@ -8,7 +8,7 @@ use rung_edn::{Map, Name, Value};
 use crate::message::{Effect, Request, field, members};
 use crate::nippy::DATOM;
 use crate::session::BATCH_ITEMS;
-use crate::{Datom, Error, Index, Pattern, Result, Session};
+use crate::{Answer, Datom, Error, Index, Pattern, Patience, Result, Session};
 
 /// What stands for the database among the inputs of a query.
 const PLACEHOLDER: &str = "remote-db-placeholder";
@@ -17,7 +17,7 @@ const PLACEHOLDER: &str = "remote-db-placeholder";
 #[derive(Debug, Clone)]
 pub struct Database {
     session: Arc<Session>,
-    opened: Info,
+    opened: Arc<Info>,
 }
 
 /// What a server says of a database when it is opened.
@@ -68,6 +68,7 @@ impl Database {
         schema: Option<Value>,
         options: Option<Map>,
     ) -> Result<Self> {
+        session.make_sure()?;
         let mut fields = vec![("db-name", session.name())];
         fields.extend(schema.map(|schema| ("schema", schema)));
         fields.extend(options.map(|mut options| {
@@ -79,7 +80,7 @@ impl Database {
         let answer = session.ask(&Request::of("open", Effect::Reads, fields))?;
         Ok(Self {
             session,
-            opened: Info::read(&answer),
+            opened: Arc::new(Info::read(&answer)),
         })
     }
 
@@ -93,6 +94,14 @@ impl Database {
         &self.session
     }
 
+    /// The same database, for somebody who waits no longer than that.
+    pub fn within(&self, patience: Patience) -> Self {
+        Self {
+            session: self.session.within(patience),
+            opened: self.opened.clone(),
+        }
+    }
+
     /// Tells the server that it is not needed any more.
     pub fn close(self) -> Result<()> {
         self.ask("close", []).map(drop)
@@ -103,15 +112,16 @@ impl Database {
         self.session.ask(&self.query_request(query, inputs))
     }
 
-    /// The rows of the answer to a query, one after the other until it breaks off.
+    /// The rows of the answer to a query, one after the other until it breaks off, and what they are together. An answer that is a
+    /// single value is given as that.
     pub fn query_each(
         &self,
         query: &Value,
         inputs: &[Value],
         mut each: impl FnMut(Value) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> Result<Answer> {
         let request = self.query_request(query, inputs);
-        self.session.ask_each(&request, &mut each)
+        self.session.ask_items(&request, &mut each)
     }
 
     /// How a query would be answered, or was where the options say `:run? true`.

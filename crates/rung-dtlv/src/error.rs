@@ -47,6 +47,15 @@ pub enum Error {
         /// How long it may take.
         max_ms: u64,
     },
+    /// Nobody waits for the answer any more.
+    #[error("{operation} was given up")]
+    Cancelled {
+        /// What was asked.
+        operation: &'static str,
+    },
+    /// There is no such database, and none may be made.
+    #[error("the server has no database {0}")]
+    Absent(String),
     /// The connection ended before the answer did.
     #[error("the connection was lost during {operation}")]
     Lost {
@@ -99,7 +108,8 @@ impl Coded for Error {
             Self::Unreachable { .. } | Self::Busy(_) => Code::SourceUnavailable,
             Self::Unauthorized(_) => Code::SourceUnauthorized,
             Self::Refused { .. } => Code::SourceRefused,
-            Self::Timeout { .. } => Code::DeadlineExceeded,
+            Self::Timeout { .. } | Self::Cancelled { .. } => Code::DeadlineExceeded,
+            Self::Absent(_) => Code::UnknownDatabase,
             Self::OutcomeUnknown { .. } => Code::OutcomeUnknown,
             Self::TooLarge { .. } | Self::TooMany { .. } => Code::ResultTooLarge,
             Self::Lost { .. } | Self::Compressed | Self::Answer(_) | Self::Bytes(_) => {

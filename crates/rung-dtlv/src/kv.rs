@@ -8,7 +8,7 @@ use rung_edn::{Map, Value};
 use crate::database::count;
 use crate::message::{Effect, Request};
 use crate::session::BATCH_ITEMS;
-use crate::{Result, Session};
+use crate::{Patience, Result, Session};
 
 /// Tables on a server. Types are those of the server, `:data` where nothing else is said.
 #[derive(Debug, Clone)]
@@ -19,6 +19,7 @@ pub struct KvStore {
 impl KvStore {
     /// Opens a store, and makes it where there is none.
     pub fn open(session: Arc<Session>, options: Option<Map>) -> Result<Self> {
+        session.make_sure()?;
         let options = options.map_or(Value::Nil, Value::Map);
         let fields = [("db-name", session.name()), ("opts", options)];
         session.ask(&Request::of("open-kv", Effect::Reads, fields))?;
@@ -28,6 +29,13 @@ impl KvStore {
     /// The session that this is asked through.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// The same store, for somebody who waits no longer than that.
+    pub fn within(&self, patience: Patience) -> Self {
+        Self {
+            session: self.session.within(patience),
+        }
     }
 
     /// Tells the server that it is not needed any more.

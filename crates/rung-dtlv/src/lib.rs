@@ -20,11 +20,12 @@ mod session;
 mod target;
 mod vector;
 
+pub use connection::Patience;
 pub use database::{Database, Info, Report};
 pub use datom::{Datom, Index, Pattern};
 pub use error::{Error, Result};
 pub use kv::KvStore;
 pub use search::SearchEngine;
-pub use session::{Options, Session};
+pub use session::{Answer, Options, Session};
 pub use target::{Store, Target};
 pub use vector::VectorIndex;

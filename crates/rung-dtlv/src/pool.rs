@@ -39,7 +39,7 @@ impl Pool {
     pub(crate) fn lease(
         &self,
         login: Option<u64>,
-        deadline: Deadline,
+        deadline: &Deadline,
         open: impl FnOnce() -> Result<Member>,
     ) -> Result<Lease<'_>> {
         let mut state = self.state.lock();
@@ -53,9 +53,8 @@ impl Pool {
             if state.open < self.max {
                 break;
             }
-            if self.freed.wait_until(&mut state, deadline.at).timed_out() {
-                return Err(deadline.timeout());
-            }
+            let next = deadline.next_look()?;
+            self.freed.wait_until(&mut state, next);
         }
         state.open += 1;
         drop(state);

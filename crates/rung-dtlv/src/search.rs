@@ -3,7 +3,7 @@
 use rung_edn::{Map, Value};
 
 use crate::database::count;
-use crate::{KvStore, Result};
+use crate::{KvStore, Patience, Result};
 
 /// An index of texts beside the tables of a store. A server has one for each store.
 #[derive(Debug, Clone)]
@@ -20,6 +20,13 @@ impl SearchEngine {
             .session()
             .remember(|indexes| indexes.search = Some(options));
         Ok(Self { store })
+    }
+
+    /// The same index, for somebody who waits no longer than that.
+    pub fn within(&self, patience: Patience) -> Self {
+        Self {
+            store: self.store.within(patience),
+        }
     }
 
     /// Adds a text, in place of the one that had this reference.

@@ -2,7 +2,7 @@
 
 use rung_edn::{Map, Value};
 
-use crate::{KvStore, Result};
+use crate::{KvStore, Patience, Result};
 
 /// An index of vectors beside the tables of a store. A server has one for each store.
 #[derive(Debug, Clone)]
@@ -19,6 +19,13 @@ impl VectorIndex {
             .session()
             .remember(|indexes| indexes.vectors = Some(options));
         Ok(Self { store })
+    }
+
+    /// The same index, for somebody who waits no longer than that.
+    pub fn within(&self, patience: Patience) -> Self {
+        Self {
+            store: self.store.within(patience),
+        }
     }
 
     /// Adds a vector, beside those that have this reference.

@@ -124,7 +124,7 @@ codes! {
     // requests
     InvalidArguments "invalid_arguments" Caller 400 Corrected pdpp "invalid_argument" datalevin ":invalid-params":
         "The arguments do not match the tool's published schema.";
-    InvalidRequest "invalid_request" Caller 400 Corrected:
+    InvalidRequest "invalid_request" Caller 400 Corrected datalevin ":invalid-request":
         "The request names a parameter that is not known, or gives one a value that it cannot have.";
     InvalidSort "invalid_sort" Caller 400 Corrected:
         "A stream is ordered by its cursor field alone, and in one direction.";
@@ -160,7 +160,7 @@ codes! {
         "The JSON path does not parse, or uses an operator that is not offered.";
     InvalidPattern "invalid_pattern" Caller 400 Corrected:
         "The regular expression does not compile within its size limit.";
-    InvalidEdn "invalid_edn" Caller 400 Corrected datalevin ":invalid-params":
+    InvalidEdn "invalid_edn" Caller 400 Corrected datalevin ":invalid-request":
         "The text is not EDN.";
     InvalidQuery "invalid_query" Caller 400 Corrected:
         "The query or the pattern cannot be understood, or calls a function as it cannot be called.";

@@ -1,11 +1,12 @@
 //! `datalevin_add_document`: a text, to be found by its words.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Kind::{Any, Text, Whether};
-use super::{Definition, head, read, reference};
-use crate::shape::Outcome;
+use super::{Definition, read};
+use crate::asking::done;
+use crate::json::given;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_add_document",
@@ -19,14 +20,9 @@ pub(super) const DEFINITION: Definition = Definition {
     ],
     run: |asking, input| {
         let input: Input = read(input)?;
-        let (tables, index) = asking.search_index(&input.search_index)?;
-        let reference = reference(&input.doc_ref)?;
-        tables
-            .kv()
-            .write(|batch| index.add(batch, &reference, &input.doc_text))?;
-        let mut told = head("searchIndex", &input.search_index);
-        told.insert("added".to_owned(), json!(true));
-        Ok(Outcome::Whole(told))
+        let texts = asking.texts(&input.search_index)?;
+        texts.add(&given(&input.doc_ref)?, &input.doc_text)?;
+        Ok(done("searchIndex", &input.search_index, "added"))
     },
 };
 

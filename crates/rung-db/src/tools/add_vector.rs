@@ -1,11 +1,12 @@
 //! `datalevin_add_vector`: a vector, to be found by what is near.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Kind::{Any, List, Text};
-use super::{Definition, head, numbers, read, reference};
-use crate::shape::Outcome;
+use super::{Definition, numbers, read};
+use crate::asking::done;
+use crate::json::given;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_add_vector",
@@ -18,15 +19,10 @@ pub(super) const DEFINITION: Definition = Definition {
     ],
     run: |asking, input| {
         let input: Input = read(input)?;
-        let (tables, index) = asking.vector_index(&input.vector_index)?;
+        let vectors = asking.vectors(&input.vector_index)?;
         let vector = numbers(&input.vector_data, "vectorData")?;
-        let reference = reference(&input.vector_ref)?;
-        tables
-            .kv()
-            .write(|batch| index.add(batch, &reference, &vector))?;
-        let mut told = head("vectorIndex", &input.vector_index);
-        told.insert("added".to_owned(), json!(true));
-        Ok(Outcome::Whole(told))
+        vectors.add(&given(&input.vector_ref)?, &vector)?;
+        Ok(done("vectorIndex", &input.vector_index, "added"))
     },
 };
 

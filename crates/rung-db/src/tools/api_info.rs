@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::{Definition, MAX_LIMIT};
+use super::Definition;
 use crate::shape::Outcome;
+use crate::taker::MAX_LIMIT;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_api_info",

@@ -1,10 +1,8 @@
 //! `datalevin_clear_documents`: an index with nothing in it.
 
-use serde_json::json;
-
 use super::Kind::Text;
-use super::{Definition, OfSearch, head, read};
-use crate::shape::Outcome;
+use super::{Definition, OfSearch, read};
+use crate::asking::done;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_clear_documents",
@@ -13,10 +11,7 @@ pub(super) const DEFINITION: Definition = Definition {
     arguments: &[("searchIndex", Text, true)],
     run: |asking, input| {
         let input: OfSearch = read(input)?;
-        let (tables, index) = asking.search_index(&input.search_index)?;
-        tables.kv().write(|batch| index.clear(batch))?;
-        let mut told = head("searchIndex", &input.search_index);
-        told.insert("cleared".to_owned(), json!(true));
-        Ok(Outcome::Whole(told))
+        asking.texts(&input.search_index)?.clear()?;
+        Ok(done("searchIndex", &input.search_index, "cleared"))
     },
 };

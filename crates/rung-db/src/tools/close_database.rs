@@ -1,10 +1,10 @@
 //! `datalevin_close_database`: its id is good no longer.
 
-use serde_json::json;
+use serde::Deserialize;
 
 use super::Kind::Text;
-use super::{Definition, OfDatabase, head, read};
-use crate::shape::Outcome;
+use super::{Definition, read};
+use crate::asking::done;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_close_database",
@@ -12,11 +12,14 @@ pub(super) const DEFINITION: Definition = Definition {
     writes: false,
     arguments: &[("database", Text, true)],
     run: |asking, input| {
-        let input: OfDatabase = read(input)?;
+        let input: Input = read(input)?;
         asking.database(&input.database)?;
         asking.state.handles.close(&input.database);
-        let mut told = head("database", &input.database);
-        told.insert("closed".to_owned(), json!(true));
-        Ok(Outcome::Whole(told))
+        Ok(done("database", &input.database, "closed"))
     },
 };
+
+#[derive(Deserialize)]
+struct Input {
+    database: String,
+}

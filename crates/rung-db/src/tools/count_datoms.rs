@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::Kind::{Any, Text};
 use super::search_datoms::Input;
-use super::{Definition, head, read, with_result};
+use super::{Definition, read};
+use crate::asking::{head, with_result};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_count_datoms",
@@ -18,14 +19,7 @@ pub(super) const DEFINITION: Definition = Definition {
     ],
     run: |asking, input| {
         let input: Input = read(input)?;
-        let db = asking.database(&input.database)?;
-        let (query, given) = input.query(&db)?;
-        let mut count: u64 = 0;
-        let mut take = |_: &rung_datalog::Head, _| {
-            count += 1;
-            Ok(true)
-        };
-        db.each_row(&query, &given, &asking.bounds, &mut take)?;
+        let count = asking.database(&input.database)?.count(&input.known()?)?;
         Ok(with_result(head("database", &input.database), json!(count)))
     },
 };

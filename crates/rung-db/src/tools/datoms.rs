@@ -1,13 +1,16 @@
 //! `datalevin_datoms`: facts in the order of an index.
 
 use rung_datalog::Order;
+use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Number, Text};
-use super::{Asking, Definition, datoms_page, part, read};
+use super::{Definition, read};
+use crate::asking::{Asking, head, part};
 use crate::shape::Outcome;
+use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_datoms",
@@ -57,14 +60,13 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
             .with_hint("datalevin_search_datoms finds datoms by any of their parts")
             .with(Detail::Field, "c1"));
     }
-    let parts = parts
+    let parts: Vec<Edn> = parts
         .iter()
         .map_while(|value| part(value.as_ref()).transpose())
         .collect::<Result<_, _>>()?;
-    datoms_page(
-        asking,
-        &input.database,
-        (order, parts),
-        (input.limit, input.offset),
-    )
+    let database = asking.database(&input.database)?;
+    let wanted = Wanted::of(input.limit, input.offset);
+    asking.list(head("database", &input.database), wanted, |taker| {
+        database.datoms(order, &parts, taker)
+    })
 }

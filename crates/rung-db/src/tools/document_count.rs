@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::Kind::Text;
-use super::{Definition, OfSearch, head, read, with_result};
+use super::{Definition, OfSearch, read};
+use crate::asking::{head, with_result};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_document_count",
@@ -12,8 +13,7 @@ pub(super) const DEFINITION: Definition = Definition {
     arguments: &[("searchIndex", Text, true)],
     run: |asking, input| {
         let input: OfSearch = read(input)?;
-        let (tables, index) = asking.search_index(&input.search_index)?;
-        let count = tables.kv().read(|view| index.count(view))?;
+        let count = asking.texts(&input.search_index)?.count()?;
         Ok(with_result(
             head("searchIndex", &input.search_index),
             json!(count),

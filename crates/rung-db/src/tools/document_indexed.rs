@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::Kind::{Any, Text};
-use super::{Definition, OfDocument, head, read, reference, with_result};
+use super::{Definition, OfDocument, read};
+use crate::asking::{head, with_result};
+use crate::json::given;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_document_indexed",
@@ -12,9 +14,8 @@ pub(super) const DEFINITION: Definition = Definition {
     arguments: &[("searchIndex", Text, true), ("docRef", Any, true)],
     run: |asking, input| {
         let input: OfDocument = read(input)?;
-        let (tables, index) = asking.search_index(&input.search_index)?;
-        let reference = reference(&input.doc_ref)?;
-        let is_there = tables.kv().read(|view| index.contains(view, &reference))?;
+        let texts = asking.texts(&input.search_index)?;
+        let is_there = texts.has(&given(&input.doc_ref)?)?;
         Ok(with_result(
             head("searchIndex", &input.search_index),
             json!(is_there),

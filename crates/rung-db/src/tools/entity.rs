@@ -4,7 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Text};
-use super::{Definition, head, read, with_result};
+use super::{Definition, read};
+use crate::asking::{head, with_result};
 use crate::json::{given, to_json};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -14,8 +15,8 @@ pub(super) const DEFINITION: Definition = Definition {
     arguments: &[("database", Text, true), ("eid", Any, true)],
     run: |asking, input| {
         let input: Input = read(input)?;
-        let db = asking.database(&input.database)?;
-        let entity = db.entity(&given(&input.eid)?)?;
+        let database = asking.database(&input.database)?;
+        let entity = database.entity(&given(&input.eid)?)?;
         let told = entity.map_or(Value::Null, |members| {
             to_json(&rung_edn::Value::Map(members))
         });

@@ -3,12 +3,13 @@
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Kind::{Any, Text};
-use super::{Asking, Definition, head, part, read};
-use crate::json::to_json;
+use super::{Definition, read};
+use crate::asking::{Asking, head, options};
 use crate::shape::Outcome;
+use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_fulltext_datoms",
@@ -31,21 +32,10 @@ struct Input {
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let db = asking.database(&input.database)?;
-    let options = part(input.opts.as_ref())?.unwrap_or(Edn::Nil);
-    let rows = db.fulltext(&Edn::text(input.query.as_str()), &options, &asking.bounds)?;
-    asking.list(head("database", &input.database), false, |give| {
-        for row in &rows {
-            let item = match &row[..] {
-                [e, a, v] => {
-                    json!({"e": to_json(e), "a": to_json(a), "v": to_json(v), "tx": 1, "added": true})
-                }
-                more => more.iter().map(to_json).collect(),
-            };
-            if !give(item.to_string()) {
-                break;
-            }
-        }
-        Ok(())
+    let database = asking.database(&input.database)?;
+    let options = options(input.opts.as_ref())?;
+    let query = Edn::text(input.query);
+    asking.list(head("database", &input.database), Wanted::ALL, |taker| {
+        database.fulltext(&query, options, taker)
     })
 }

@@ -1,14 +1,15 @@
 //! `datalevin_kv_get`: the value of a key.
 
 use rung_fault::Fault;
-use rung_kv::typed::Type;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Text, Whether};
-use super::{Asking, Definition, head, read, with_result};
+use super::{Definition, read};
+use crate::asking::{Asking, head, part, with_result};
 use crate::json::{given, to_json};
 use crate::shape::Outcome;
+use crate::store::Types;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_kv_get",
@@ -37,28 +38,18 @@ struct Input {
     return_pair: bool,
 }
 
-/// A type that is given, or any.
-pub(super) fn kind(given: Option<&Value>) -> Result<Type, Fault> {
-    match super::part(given)? {
-        Some(given) => Ok(Type::read(&given)?),
-        None => Ok(Type::Data),
-    }
-}
-
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let tables = asking.state.handles.kv(asking.permit(), &input.kv)?;
-    let key = kind(input.key_type.as_ref())?.fit(given(&input.key)?)?;
-    kind(input.value_type.as_ref())?;
-    let value = tables.read(|snapshot| match snapshot.plain(&input.dbi)? {
-        Some(table) => table.get(&key),
-        None => Ok(None),
-    });
-    let value = value.map_err(Fault::from)?;
-    let result = match value {
+    let store = asking.kv(&input.kv)?;
+    let types = Types::read(
+        part(input.key_type.as_ref())?,
+        part(input.value_type.as_ref())?,
+    )?;
+    let found = store.get(&input.dbi, given(&input.key)?, &types)?;
+    let result = match found {
         None => Value::Null,
-        Some(value) if input.return_pair => json!([to_json(&key), to_json(&value)]),
-        Some(value) => to_json(&value),
+        Some((key, value)) if input.return_pair => json!([to_json(&key), to_json(&value)]),
+        Some((_, value)) => to_json(&value),
     };
     let mut told = head("kv", &input.kv);
     told.insert("dbi".to_owned(), json!(input.dbi));

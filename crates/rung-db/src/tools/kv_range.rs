@@ -1,15 +1,16 @@
 //! `datalevin_kv_range`: keys with their values, in order.
 
 use rung_fault::Fault;
-use rung_kv::typed::Span;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, List, Number, Text};
-use super::kv_get::kind;
-use super::{Asking, Definition, MAX_LIMIT, head, read};
-use crate::json::{given, to_json};
+use super::{Definition, read};
+use crate::asking::{Asking, head, part};
+use crate::json::given;
 use crate::shape::Outcome;
+use crate::store::Types;
+use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_kv_range",
@@ -41,25 +42,16 @@ struct Input {
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let tables = asking.state.handles.kv(asking.permit(), &input.kv)?;
-    let span = Span::read(given(&input.key_range)?, &kind(input.key_type.as_ref())?)?;
-    kind(input.value_type.as_ref())?;
-    let (limit, offset) = (input.limit.unwrap_or(MAX_LIMIT), input.offset.unwrap_or(0));
+    let store = asking.kv(&input.kv)?;
+    let types = Types::read(
+        part(input.key_type.as_ref())?,
+        part(input.value_type.as_ref())?,
+    )?;
+    let range = given(&input.key_range)?;
     let mut told = head("kv", &input.kv);
     told.insert("dbi".to_owned(), json!(input.dbi));
-    asking.list(told, false, |give| {
-        let read = tables.read(|snapshot| {
-            let Some(table) = snapshot.plain(&input.dbi)? else {
-                return Ok(());
-            };
-            for entry in table.range(&span)?.skip(offset).take(limit) {
-                let entry = entry?;
-                if !give(json!([to_json(&entry.key()?), to_json(&entry.value()?)]).to_string()) {
-                    break;
-                }
-            }
-            Ok::<_, rung_kv::Error>(())
-        });
-        Ok(read?)
+    let wanted = Wanted::of(input.limit, input.offset);
+    asking.list(told, wanted, |taker| {
+        store.range(&input.dbi, range, &types, taker)
     })
 }

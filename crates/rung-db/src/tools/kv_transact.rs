@@ -1,15 +1,15 @@
 //! `datalevin_kv_transact`: changes of tables, all of them or none.
 
 use rung_fault::Fault;
-use rung_kv::typed::Op;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, List, Text};
-use super::kv_get::kind;
-use super::{Asking, Definition, head, read, with_result};
+use super::{Definition, read};
+use crate::asking::{Asking, head, part, with_result};
 use crate::json::given;
 use crate::shape::Outcome;
+use crate::store::Types;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_kv_transact",
@@ -37,13 +37,12 @@ struct Input {
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let tables = asking.state.handles.kv(asking.permit(), &input.kv)?;
-    let (key_type, value_type) = (
-        kind(input.key_type.as_ref())?,
-        kind(input.value_type.as_ref())?,
-    );
-    let given = input.txs.iter().map(given).collect::<Result<_, _>>()?;
-    let ops = Op::read_all(given, input.dbi.as_deref(), &key_type, &value_type)?;
-    tables.transact(&ops)?;
+    let store = asking.kv(&input.kv)?;
+    let types = Types::read(
+        part(input.key_type.as_ref())?,
+        part(input.value_type.as_ref())?,
+    )?;
+    let changes = input.txs.iter().map(given).collect::<Result<_, _>>()?;
+    store.transact(input.dbi.as_deref(), changes, &types)?;
     Ok(with_result(head("kv", &input.kv), json!(":transacted")))
 }

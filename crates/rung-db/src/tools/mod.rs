@@ -33,19 +33,12 @@ mod vector_index_info;
 mod vector_indexed;
 mod vector_search;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use rung_auth::{Access, Permit};
-use rung_datalog::{Bounds, Datom, Db, Order, Reach, Schema as Attributes};
-use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Face, Fault};
-use rung_kv::typed::Tables;
-use rung_ladder::Handle;
-use rung_search::text::TextIndex;
-use rung_search::vectors::VectorIndex;
 use rung_tool::{
     Call, Card, Hints, Keep, Pending, Reply, Schema, TaskUse, ToolSource, arguments, unknown_tool,
     written,
@@ -55,10 +48,11 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::json::{given, to_json};
+use crate::asking::Asking;
+use crate::elsewhere::{Place, masked};
 use crate::open::Handles;
-use crate::page::Pages;
 use crate::shape::{self, Outcome};
+use crate::taker::Watch;
 
 /// How much of a result is sent.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +81,8 @@ pub struct Options {
     pub limits: Limits,
     /// Folders within which databases may be; anywhere where there are none.
     pub roots: Vec<PathBuf>,
+    /// Servers elsewhere whose databases may be opened; any where there are none, and no databases elsewhere without this.
+    pub servers: Option<Vec<Place>>,
     /// The version that is told.
     pub version: &'static str,
 }
@@ -98,10 +94,10 @@ pub struct Tools {
 }
 
 /// What a call works with.
-struct State {
-    options: Options,
-    handles: Handles,
-    keep: Arc<dyn Keep>,
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) handles: Handles,
+    pub(crate) keep: Arc<dyn Keep>,
 }
 
 struct Entry {
@@ -165,13 +161,6 @@ const ALL: [&Definition; 32] = [
     &vector_search::DEFINITION,
 ];
 
-/// A call under way.
-struct Asking<'a> {
-    call: &'a Call,
-    state: &'a State,
-    bounds: Bounds,
-}
-
 impl Tools {
     /// The tools. What is too long for a reply is kept by `keep`.
     pub fn new(options: Options, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
@@ -197,9 +186,10 @@ impl Tools {
             |error: serde_json::Error| Fault::new(Code::InvalidArguments, error.to_string());
         let given = match serde_json::from_str(raw.get()).map_err(wrong)? {
             Value::Null => json!({}),
-            given => given,
+            given => entry.without_nothing(given),
         };
-        arguments::check(&entry.schema, &given).map_err(named)?;
+        arguments::check(&entry.schema, &given).map_err(|fault| entry.named(&fault))?;
+        entry.check_numbers(&given)?;
         if entry.definition.writes && !self.state.options.allow_writes {
             let why = format!("{name} changes something, and nothing may be changed here");
             return Err(Fault::new(Code::WritesDisabled, why)
@@ -211,7 +201,7 @@ impl Tools {
         let (call, state, run) = (call.clone(), self.state.clone(), entry.definition.run);
         let done = tokio::task::spawn_blocking(move || {
             let asking = Asking {
-                bounds: bounds(&call, cancelled),
+                watch: Watch::new(call.deadline, cancelled),
                 call: &call,
                 state: &state,
             };
@@ -229,29 +219,6 @@ struct Waiting(Arc<AtomicBool>);
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-fn bounds(call: &Call, cancelled: Arc<AtomicBool>) -> Bounds {
-    let left = call
-        .deadline
-        .map(|end| end.saturating_duration_since(Instant::now()));
-    Bounds {
-        max_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
-        cancelled: Some(cancelled),
-        ..Bounds::default()
-    }
-}
-
-/// Which argument is wrong, under the name that callers of these tools look for.
-fn named(fault: Fault) -> Fault {
-    let path = fault
-        .detail(Detail::Path)
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    match path {
-        Some(path) if !path.is_empty() => fault.with(Detail::Field, path),
-        _ => fault,
     }
 }
 
@@ -294,6 +261,55 @@ impl Entry {
             },
             definition,
         })
+    }
+
+    fn kind(&self, name: &str) -> Option<Kind> {
+        let found = self.definition.arguments.iter();
+        let mut found = found.filter(|(own, ..)| *own == name);
+        found.next().map(|(_, kind, _)| *kind)
+    }
+
+    /// The arguments without those that may be left out and are null.
+    fn without_nothing(&self, mut given: Value) -> Value {
+        if let Value::Object(members) = &mut given {
+            for (name, _, is_required) in self.definition.arguments {
+                if !is_required && members.get(*name).is_some_and(Value::is_null) {
+                    members.shift_remove(*name);
+                }
+            }
+        }
+        given
+    }
+
+    /// Which argument is wrong, under the name and the code that callers of these tools look for. What was given is repeated without
+    /// passwords.
+    fn named(&self, fault: &Fault) -> Fault {
+        let path = fault.detail(Detail::Path).and_then(Value::as_str);
+        let path = path.unwrap_or_default();
+        let code = match self.kind(path) {
+            Some(Kind::Number | Kind::List) => Code::InvalidRequest,
+            _ => fault.code(),
+        };
+        let mut named = Fault::new(code, masked(fault.message()));
+        if let Some(hint) = fault.hint() {
+            named = named.with_hint(hint.to_owned());
+        }
+        if path.is_empty() {
+            return named;
+        }
+        named.with(Detail::Field, path)
+    }
+
+    /// Refuses numbers that count nothing.
+    fn check_numbers(&self, given: &Value) -> Result<(), Fault> {
+        for (name, kind, _) in self.definition.arguments {
+            let wrong = given.get(*name).filter(|given| given.as_u64().is_none());
+            if let (Kind::Number, Some(wrong)) = (kind, wrong) {
+                let why = format!("{name} is a whole number from 0 on, and {wrong} is none");
+                return Err(Fault::new(Code::InvalidRequest, why).with(Detail::Field, *name));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -344,11 +360,6 @@ fn read<T: DeserializeOwned>(given: Value) -> Result<T, Fault> {
         .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))
 }
 
-/// The arguments of a tool that closes something, or asks for nothing more.
-#[derive(Deserialize)]
-struct OfDatabase {
-    database: String,
-}
 
 /// The arguments of a tool that opens an index.
 #[derive(Deserialize)]
@@ -387,184 +398,11 @@ struct OfVector {
     vector_ref: Value,
 }
 
-/// Where an index is, where nobody says.
-const DOMAIN: &str = "datalevin";
-
-/// Options that are given, or none.
-fn options(given: Option<&Value>) -> Result<Edn, Fault> {
-    Ok(part(given)?.unwrap_or_else(|| Edn::Map(rung_edn::Map::new())))
-}
-
-/// The name of an index, and its other options.
-fn domain_and_rest(given: Option<&Value>) -> Result<(String, Edn), Fault> {
-    let Edn::Map(mut rest) = options(given)? else {
-        let why = "opts is a map, as {\":domain\": \"notes\"}";
-        return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "opts"));
-    };
-    let domain = match rest.shift_remove(&Edn::keyword("domain")) {
-        None => DOMAIN.to_owned(),
-        Some(Edn::String(name)) => name.to_string(),
-        Some(other) => {
-            let why = format!(":domain is a text, and {other} is none");
-            return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "opts"));
-        }
-    };
-    Ok((domain, Edn::Map(rest)))
-}
-
-/// A reference as an index has it.
-fn reference(value: &Value) -> Result<Vec<u8>, Fault> {
-    Ok(rung_kv::encode::encode(&given(value)?))
-}
-
 /// The numbers of a vector.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "vectors have numbers of 32 bits"
-)]
-fn numbers(values: &[Value], field: &str) -> Result<Vec<f32>, Fault> {
-    let numbers = values
-        .iter()
-        .map(|value| value.as_f64().map(|number| number as f32));
+fn numbers(values: &[Value], field: &str) -> Result<Vec<f64>, Fault> {
+    let numbers = values.iter().map(Value::as_f64);
     numbers.collect::<Option<_>>().ok_or_else(|| {
         let why = format!("{field} has numbers alone");
         Fault::new(Code::InvalidArguments, why).with(Detail::Field, field)
     })
-}
-
-impl Asking<'_> {
-    fn search_index(&self, id: &str) -> Result<(Arc<Tables>, TextIndex), Fault> {
-        self.state.handles.search_index(self.permit(), id)
-    }
-
-    fn vector_index(&self, id: &str) -> Result<(Arc<Tables>, VectorIndex), Fault> {
-        self.state.handles.vector_index(self.permit(), id)
-    }
-
-    fn permit(&self) -> &Permit {
-        &self.call.permit
-    }
-
-    fn database(&self, id: &str) -> Result<Arc<Db>, Fault> {
-        self.state.handles.database(self.permit(), id)
-    }
-
-    /// A folder that may be opened.
-    fn folder(&self, dir: &str) -> Result<PathBuf, Fault> {
-        let folder = PathBuf::from(dir);
-        let roots = &self.state.options.roots;
-        if roots.is_empty() {
-            return Ok(folder);
-        }
-        // Of what is not there yet, the part that is decides.
-        let above = |above: &Path| {
-            let is_here = above.as_os_str().is_empty();
-            let above = if is_here { Path::new(".") } else { above };
-            above.canonicalize().ok()
-        };
-        let there = folder.ancestors().find_map(above);
-        let is_plain = !folder
-            .components()
-            .any(|part| part == std::path::Component::ParentDir);
-        let within = |root: &PathBuf| {
-            there
-                .as_deref()
-                .is_some_and(|there: &Path| there.starts_with(root))
-        };
-        if is_plain && roots.iter().any(within) {
-            return Ok(folder);
-        }
-        let why = format!("{dir} is not in a folder where databases may be");
-        Err(Fault::new(Code::PermissionError, why).with(Detail::Field, "dir"))
-    }
-
-    /// The folder that a call names; what is remote cannot be reached.
-    fn target(&self, dir: Option<&str>, uri: Option<&str>) -> Result<PathBuf, Fault> {
-        match (dir, uri) {
-            (Some(dir), None) => self.folder(dir),
-            (None, Some(_)) => {
-                let why = "databases elsewhere cannot be opened: name a folder with dir";
-                Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "uri"))
-            }
-            _ => {
-                let why = "exactly one of dir and uri says what is opened";
-                Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "dir|uri"))
-            }
-        }
-    }
-
-    /// A list that `make` gives item by item, as it is found.
-    fn list(
-        &self,
-        head: Map<String, Value>,
-        is_set: bool,
-        make: impl FnOnce(&mut dyn FnMut(String) -> bool) -> Result<(), Fault> + Send,
-    ) -> Result<Outcome, Fault> {
-        let limits = self.state.options.limits;
-        let most = limits.max_bytes.min(self.call.budget.max_bytes);
-        let pages = Pages {
-            max_items: limits.max_items,
-            max_bytes: most / 2,
-            around: ["[", ",\n", "]"],
-        };
-        let keep = |body: &mut dyn std::io::Read| -> Result<Handle, Fault> {
-            self.state
-                .keep
-                .keep(self.permit(), "application/json", body)
-        };
-        let page = pages.of(make, keep)?;
-        Ok(Outcome::List { head, page, is_set })
-    }
-}
-
-fn head(name: &str, id: &str) -> Map<String, Value> {
-    [(name.to_owned(), json!(id))].into_iter().collect()
-}
-
-fn with_result(mut head: Map<String, Value>, result: Value) -> Outcome {
-    head.insert("result".to_owned(), result);
-    Outcome::Whole(head)
-}
-
-/// A datom as callers know it.
-fn datom_json(datom: &Datom, attributes: &Attributes, tx: u64) -> Value {
-    let name = attributes
-        .by_id(datom.a)
-        .map(|attribute| format!(":{}", attribute.name));
-    json!({"e": datom.e, "a": name, "v": to_json(&datom.v), "tx": tx, "added": datom.added})
-}
-
-/// Datoms of an order from their first parts on, so many after so many.
-fn datoms_page(
-    asking: &Asking<'_>,
-    id: &str,
-    (order, parts): (Order, Vec<Edn>),
-    (limit, offset): (Option<usize>, Option<usize>),
-) -> Result<Outcome, Fault> {
-    let db = asking.database(id)?;
-    let (limit, offset) = (limit.unwrap_or(MAX_LIMIT), offset.unwrap_or(0));
-    asking.list(head("database", id), false, |give| {
-        let read = db.read(|moment| {
-            let most = limit.saturating_add(offset);
-            let datoms = moment.datoms(order, Reach::Within, &parts, most)?;
-            for datom in datoms.iter().skip(offset) {
-                if !give(datom_json(datom, moment.schema(), 1).to_string()) {
-                    break;
-                }
-            }
-            Ok(())
-        });
-        Ok(read?)
-    })
-}
-
-/// Items where nobody says how many.
-const MAX_LIMIT: usize = 10_000;
-
-/// A part of a datom that is looked for, where it is said.
-fn part(value: Option<&Value>) -> Result<Option<Edn>, Fault> {
-    value
-        .filter(|value| !value.is_null())
-        .map(given)
-        .transpose()
 }

@@ -1,14 +1,15 @@
 //! `datalevin_open_database`: a database, under an id.
 
 use rung_datalog::Options;
-use rung_edn::Value as Edn;
+use rung_dtlv::Store;
 use rung_fault::{Code, Detail, Fault};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Text, Whether};
-use super::{Asking, Definition, head, read};
-use crate::json::given;
+use super::{Definition, read};
+use crate::asking::{Asking, Place, head, part, some_options};
+use crate::open::Given;
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -27,6 +28,7 @@ pub(super) const DEFINITION: Definition = Definition {
 };
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Input {
     dir: Option<String>,
     uri: Option<String>,
@@ -34,18 +36,22 @@ struct Input {
     create: bool,
     schema: Option<Value>,
     opts: Option<Value>,
+    client_opts: Option<Value>,
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let folder = asking.target(input.dir.as_deref(), input.uri.as_deref())?;
-    let writes = asking.state.options.allow_writes;
-    let said = |value: Option<Value>| value.filter(|value| !value.is_null());
-    let (schema, opts) = (said(input.schema), said(input.opts));
+    let named = (input.dir.as_deref(), input.uri.as_deref());
+    let place = asking.place(named, Store::Datalog, input.client_opts.as_ref())?;
+    let given = Given {
+        schema: part(input.schema.as_ref())?,
+        opts: some_options(input.opts.as_ref())?,
+    };
+    let writes = asking.writes();
     let changes = [
         ("create", input.create),
-        ("schema", schema.is_some()),
-        ("opts", opts.is_some()),
+        ("schema", given.schema.is_some()),
+        ("opts", given.opts.is_some()),
     ];
     if let Some((field, _)) = changes.iter().find(|(_, said)| *said && !writes) {
         let why = format!("{field} would change something, and nothing may be changed here");
@@ -53,24 +59,24 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
             .with_hint("leave it out to open what is there")
             .with(Detail::Field, *field));
     }
-    let options = Options {
-        create: writes,
-        writable: writes,
+    let told = (place.shown(), place.is_elsewhere());
+    let (handles, permit) = (&asking.state.handles, asking.permit());
+    let id = match place {
+        Place::Folder(folder) => {
+            let options = Options {
+                create: writes,
+                writable: writes,
+            };
+            handles.open_database(permit, &folder, &options, &given, input.create)?
+        }
+        Place::Server(session) => {
+            handles.open_elsewhere(permit, session, given, &asking.watch, input.create)?
+        }
     };
-    let (id, db) =
-        asking
-            .state
-            .handles
-            .open_database(asking.permit(), &folder, &options, input.create)?;
-    if let Some(Edn::Map(opts)) = opts.as_ref().map(given).transpose()? {
-        db.set_options(&opts)?;
-    }
-    if let Some(schema) = schema {
-        db.update_schema(&given(&schema)?)?;
-    }
+    let (target, is_elsewhere) = told;
     let mut told = head("database", &id);
     told.insert("created".to_owned(), json!(input.create));
-    told.insert("target".to_owned(), json!(input.dir));
-    told.insert("remote".to_owned(), json!(false));
+    told.insert("target".to_owned(), target);
+    told.insert("remote".to_owned(), json!(is_elsewhere));
     Ok(Outcome::Whole(told))
 }

@@ -1,12 +1,14 @@
 //! `datalevin_open_kv`: a key-value store, under an id.
 
+use rung_dtlv::Store;
 use rung_fault::Fault;
 use rung_kv::KvOptions;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Text};
-use super::{Asking, Definition, head, read};
+use super::{Definition, read};
+use crate::asking::{Asking, Place, head, some_options};
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -23,26 +25,37 @@ pub(super) const DEFINITION: Definition = Definition {
 };
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Input {
     dir: Option<String>,
     uri: Option<String>,
+    opts: Option<Value>,
+    client_opts: Option<Value>,
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let folder = asking.target(input.dir.as_deref(), input.uri.as_deref())?;
-    let writes = asking.state.options.allow_writes;
-    let options = KvOptions {
-        create: writes,
-        writable: writes,
-        ..KvOptions::default()
+    let named = (input.dir.as_deref(), input.uri.as_deref());
+    let place = asking.place(named, Store::Kv, input.client_opts.as_ref())?;
+    let opts = some_options(input.opts.as_ref())?;
+    let (handles, permit, writes) = (&asking.state.handles, asking.permit(), asking.writes());
+    let id = match &place {
+        Place::Folder(folder) => {
+            let options = KvOptions {
+                create: writes,
+                writable: writes,
+                ..KvOptions::default()
+            };
+            handles.open_kv(permit, folder, options)?
+        }
+        Place::Server(session) => {
+            // How a store is kept there is not ours to say without leave to write.
+            let opts = opts.filter(|_| writes);
+            handles.open_kv_elsewhere(permit, session, opts, &asking.watch)?
+        }
     };
-    let id = asking
-        .state
-        .handles
-        .open_kv(asking.permit(), &folder, options)?;
     let mut told = head("kv", &id);
-    told.insert("target".to_owned(), json!(input.dir));
-    told.insert("remote".to_owned(), json!(false));
+    told.insert("target".to_owned(), place.shown());
+    told.insert("remote".to_owned(), json!(place.is_elsewhere()));
     Ok(Outcome::Whole(told))
 }

@@ -1,11 +1,13 @@
 //! `datalevin_pull`: an entity, as far as a pattern goes.
 
+use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Text};
-use super::{Definition, head, read, with_result};
+use super::{Definition, read};
+use crate::asking::{head, with_result};
 use crate::json::{given, to_json};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -19,12 +21,10 @@ pub(super) const DEFINITION: Definition = Definition {
     ],
     run: |asking, input| {
         let input: Input = read(input)?;
-        let db = asking.database(&input.database)?;
-        let pulled = db.pull(&selector(&input.selector)?, &given(&input.eid)?)?;
-        Ok(with_result(
-            head("database", &input.database),
-            to_json(&pulled),
-        ))
+        let database = asking.database(&input.database)?;
+        let pulled = database.pull(&selector(&input.selector)?, &given(&input.eid)?)?;
+        let beside = head("database", &input.database);
+        Ok(with_result(beside, to_json(&pulled)))
     },
 };
 
@@ -35,37 +35,30 @@ struct Input {
     eid: Value,
 }
 
-/// A selector as it is meant: its options may be given by name.
-pub(super) fn selector(value: &Value) -> Result<rung_edn::Value, Fault> {
-    Ok(match value {
-        Value::Object(members) if members.len() == 1 && members.contains_key("~pull") => {
-            let spec = &members["~pull"];
-            let attribute = &spec["attr"];
-            let mut parts = vec![given(&attribute["attr"])?];
-            for (name, option) in [("as", "as"), ("limit", "limit"), ("default", "default")] {
-                if let Some(value) = attribute.get(name) {
-                    parts.push(rung_edn::Value::keyword(option));
-                    parts.push(given(value)?);
-                }
-            }
-            let attribute = rung_edn::Value::Vector(parts);
-            match spec.get("pattern").filter(|pattern| !pattern.is_null()) {
-                Some(pattern) => {
-                    let members = [(attribute, selector(pattern)?)];
-                    rung_edn::Value::Map(members.into_iter().collect())
-                }
-                None => attribute,
-            }
+/// A selector as it is meant: JSON has no symbols, so `"*"` and `"..."` stand for them.
+pub(super) fn selector(value: &Value) -> Result<Edn, Fault> {
+    Ok(with_symbols(given(value)?))
+}
+
+fn with_symbols(pattern: Edn) -> Edn {
+    match pattern {
+        Edn::String(text) if ["*", "..."].contains(&&*text) => Edn::symbol(&text),
+        Edn::String(text) if text.trim_start().starts_with('[') => {
+            // A pattern that is written out.
+            rung_edn::read(&text).unwrap_or(Edn::String(text))
         }
-        Value::Array(items) => {
-            rung_edn::Value::Vector(items.iter().map(selector).collect::<Result<_, _>>()?)
+        // An attribute with its options, whose values are data.
+        Edn::Vector(items) if is_option(items.get(1)) => Edn::Vector(items),
+        Edn::Vector(items) => Edn::Vector(items.into_iter().map(with_symbols).collect()),
+        Edn::Map(members) => {
+            let members = members.into_iter();
+            Edn::Map(members.map(|(key, within)| (key, with_symbols(within))).collect())
         }
-        Value::Object(members) if !members.keys().any(|key| key.starts_with('~')) => {
-            let each = members
-                .iter()
-                .map(|(key, value)| Ok((given(&Value::from(key.as_str()))?, selector(value)?)));
-            rung_edn::Value::Map(each.collect::<Result<_, Fault>>()?)
-        }
-        other => given(other)?,
-    })
+        other => other,
+    }
+}
+
+fn is_option(part: Option<&Edn>) -> bool {
+    let name = part.and_then(Edn::as_keyword).map(rung_edn::Name::as_str);
+    name.is_some_and(|name| ["as", "limit", "default", "xform"].contains(&name))
 }

@@ -1,12 +1,15 @@
 //! `datalevin_pull_many`: several entities, as far as a pattern goes.
 
+use rung_edn::Value as Edn;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, List, Text};
 use super::pull::selector;
-use super::{Definition, head, read};
-use crate::json::{given, to_json};
+use super::{Definition, read};
+use crate::asking::head;
+use crate::json::given;
+use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_pull_many",
@@ -19,16 +22,11 @@ pub(super) const DEFINITION: Definition = Definition {
     ],
     run: |asking, input| {
         let input: Input = read(input)?;
-        let db = asking.database(&input.database)?;
+        let database = asking.database(&input.database)?;
         let pattern = selector(&input.selector)?;
-        asking.list(head("database", &input.database), false, |give| {
-            for entity in &input.eids {
-                let pulled = db.pull(&pattern, &given(entity)?)?;
-                if !give(to_json(&pulled).to_string()) {
-                    break;
-                }
-            }
-            Ok(())
+        let entities: Vec<Edn> = input.eids.iter().map(given).collect::<Result<_, _>>()?;
+        asking.list(head("database", &input.database), Wanted::ALL, |taker| {
+            database.pull_many(&pattern, &entities, taker)
         })
     },
 };

@@ -6,9 +6,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{List, Text};
-use super::{Asking, Definition, head, read, with_result};
-use crate::json::{given, to_json};
+use super::{Definition, read};
+use crate::asking::{Asking, head};
+use crate::json::given;
 use crate::shape::Outcome;
+use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_query",
@@ -32,7 +34,7 @@ struct Input {
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let db = asking.database(&input.database)?;
+    let database = asking.database(&input.database)?;
     let query = rung_edn::read(&input.query).map_err(|error| {
         let why = format!("the query is no EDN: {error}");
         Fault::new(Code::InvalidEdn, why).with(Detail::Field, "query")
@@ -43,17 +45,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         .iter()
         .map(given)
         .collect::<Result<_, _>>()?;
-    let beside = head("database", &input.database);
-    let answered = db.head(&query)?;
-    if answered.is_one() {
-        let answer = db.query(&query, &inputs, &asking.bounds)?;
-        return Ok(with_result(beside, to_json(&answer.into_value())));
-    }
-    asking.list(beside, answered.is_set(), |give| {
-        let mut take = |head: &rung_datalog::Head, row: Vec<Edn>| {
-            Ok(give(to_json(&head.row(row)).to_string()))
-        };
-        db.each_row(&query, &inputs, &asking.bounds, &mut take)?;
-        Ok(())
+    asking.answer(head("database", &input.database), Wanted::ALL, |taker| {
+        database.query(&query, &inputs, taker)
     })
 }

@@ -1,10 +1,9 @@
 //! `datalevin_remove_vector`: vectors that are found no longer.
 
-use serde_json::json;
-
 use super::Kind::{Any, Text};
-use super::{Definition, OfVector, head, read, reference};
-use crate::shape::Outcome;
+use super::{Definition, OfVector, read};
+use crate::asking::done;
+use crate::json::given;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_remove_vector",
@@ -13,11 +12,8 @@ pub(super) const DEFINITION: Definition = Definition {
     arguments: &[("vectorIndex", Text, true), ("vectorRef", Any, true)],
     run: |asking, input| {
         let input: OfVector = read(input)?;
-        let (tables, index) = asking.vector_index(&input.vector_index)?;
-        let reference = reference(&input.vector_ref)?;
-        tables.kv().write(|batch| index.remove(batch, &reference))?;
-        let mut told = head("vectorIndex", &input.vector_index);
-        told.insert("removed".to_owned(), json!(true));
-        Ok(Outcome::Whole(told))
+        let vectors = asking.vectors(&input.vector_index)?;
+        vectors.remove(&given(&input.vector_ref)?)?;
+        Ok(done("vectorIndex", &input.vector_index, "removed"))
     },
 };

@@ -1,15 +1,15 @@
 //! `datalevin_search_datoms`: facts by whatever is known of them.
 
-use rung_datalog::Db;
-use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Kind::{Any, Number, Text};
-use super::{Asking, Definition, MAX_LIMIT, head, part, read};
-use crate::json::to_json;
+use super::{Definition, read};
+use crate::asking::{Asking, head, part};
+use crate::database::Known;
 use crate::shape::Outcome;
+use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_search_datoms",
@@ -37,56 +37,21 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// The query that finds them, and what it is given.
-    pub(super) fn query(&self, db: &Db) -> Result<(Edn, Vec<Edn>), Fault> {
-        let known = [("?e", &self.e), ("?a", &self.a), ("?v", &self.v)];
-        let mut inputs = vec![Edn::symbol("$")];
-        let mut given = Vec::new();
-        for (name, value) in known {
-            if let Some(mut value) = part(value.as_ref())? {
-                // An entity is told by its number, however it is called.
-                if name == "?e" {
-                    let e = db.read(|moment| moment.entity_id(&value))?;
-                    value = Edn::Long(e.and_then(|e| i64::try_from(e).ok()).unwrap_or(-1));
-                }
-                inputs.push(Edn::symbol(name));
-                given.push(value);
-            }
-        }
-        let vars: Vec<Edn> = known.iter().map(|(name, _)| Edn::symbol(name)).collect();
-        let mut query = vec![Edn::keyword("find")];
-        query.extend(vars.iter().cloned());
-        query.push(Edn::keyword("in"));
-        query.extend(inputs);
-        query.push(Edn::keyword("where"));
-        query.push(Edn::Vector(vars));
-        Ok((Edn::Vector(query), given))
+    pub(super) fn known(&self) -> Result<Known, Fault> {
+        Ok(Known {
+            e: part(self.e.as_ref())?,
+            a: part(self.a.as_ref())?,
+            v: part(self.v.as_ref())?,
+        })
     }
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let db = asking.database(&input.database)?;
-    let (query, given) = input.query(&db)?;
-    let (mut left_out, mut wanted) = (input.offset.unwrap_or(0), input.limit.unwrap_or(MAX_LIMIT));
-    asking.list(head("database", &input.database), false, |give| {
-        let mut take = |_: &rung_datalog::Head, row: Vec<Edn>| {
-            if left_out > 0 {
-                left_out -= 1;
-                return Ok(true);
-            }
-            if wanted == 0 {
-                return Ok(false);
-            }
-            wanted -= 1;
-            let [e, a, v] = &row[..] else {
-                return Ok(false);
-            };
-            let datom =
-                json!({"e": to_json(e), "a": to_json(a), "v": to_json(v), "tx": 1, "added": true});
-            Ok(give(datom.to_string()) && wanted > 0)
-        };
-        db.each_row(&query, &given, &asking.bounds, &mut take)?;
-        Ok(())
+    let database = asking.database(&input.database)?;
+    let known = input.known()?;
+    let wanted = Wanted::of(input.limit, input.offset);
+    asking.list(head("database", &input.database), wanted, |taker| {
+        database.search(&known, taker)
     })
 }

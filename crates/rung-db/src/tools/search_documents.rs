@@ -1,16 +1,14 @@
 //! `datalevin_search_documents`: texts by their words.
 
-use rung_edn::Value as Edn;
 use rung_fault::Fault;
-use rung_kv::encode;
-use rung_search::text::{Display, Hit, Query, SearchOptions};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Kind::{Any, Text};
-use super::{Asking, Definition, head, options, read};
-use crate::json::to_json;
+use super::{Definition, read};
+use crate::asking::{Asking, head, options};
 use crate::shape::Outcome;
+use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_search_documents",
@@ -34,31 +32,10 @@ struct Input {
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let (tables, index) = asking.search_index(&input.search_index)?;
-    let options = SearchOptions::from_edn(&options(input.opts.as_ref())?)?;
-    let query = Query::text(input.query);
-    let hits = tables.kv().read(|view| {
-        index.search::<rung_search::Error>(view, &query, &options, None, &|| Ok(()))
-    })?;
-    asking.list(head("searchIndex", &input.search_index), false, |give| {
-        for hit in &hits {
-            if !give(shown(hit, options.display)?.to_string()) {
-                break;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// A text that was found, as it was asked for.
-fn shown(hit: &Hit, display: Display) -> Result<Value, Fault> {
-    let reference: Edn = encode::decode(&hit.reference)?;
-    let reference = to_json(&reference);
-    Ok(match display {
-        Display::Refs => reference,
-        Display::RefsScores => json!([reference, hit.score]),
-        Display::Texts => json!([reference, hit.text]),
-        Display::Offsets => json!([reference, hit.offsets]),
-        Display::TextsOffsets => json!([reference, hit.text, hit.offsets]),
+    let texts = asking.texts(&input.search_index)?;
+    let options = options(input.opts.as_ref())?;
+    let beside = head("searchIndex", &input.search_index);
+    asking.list(beside, Wanted::ALL, |taker| {
+        texts.search(input.query, options, taker)
     })
 }

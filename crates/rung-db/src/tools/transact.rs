@@ -1,11 +1,14 @@
 //! `datalevin_transact`: changes, all of them or none.
 
+use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Kind::{Any, List, Text};
-use super::{Asking, Definition, datom_json, head, read, with_result};
+use super::{Definition, read};
+use crate::asking::{Asking, head};
+use crate::database::Fact;
 use crate::json::{given, to_json};
 use crate::shape::Outcome;
 
@@ -31,30 +34,23 @@ struct Input {
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let db = asking.database(&input.database)?;
-    let report = db.transact(&rung_edn::Value::Vector(
-        input.tx_data.iter().map(given).collect::<Result<_, _>>()?,
-    ))?;
+    let database = asking.database(&input.database)?;
+    let changes = input.tx_data.iter().map(given).collect::<Result<_, _>>()?;
+    let report = database.transact(changes)?;
+    let facts: Vec<Value> = report.facts.iter().map(Fact::to_json).collect();
+    let result = [
+        ("tx-data", facts.into()),
+        ("tempids", to_json(&Edn::Map(report.tempids))),
+        ("tx-id", report.tx.into()),
+        ("tx-meta", input.tx_meta.into()),
+    ];
     // It is done: whatever is left out of the report, it is no failure.
-    let limits = asking.state.options.limits;
-    let shown = report.datoms.iter().take(limits.max_items);
-    let datoms: Vec<Value> = shown
-        .map(|datom| datom_json(datom, &report.schema, report.tx))
-        .collect();
-    let (returned, original) = (datoms.len(), report.datoms.len());
-    let result = json!({
-        "tx-data": datoms,
-        "tempids": to_json(&rung_edn::Value::Map(report.tempids.clone())),
-        "tx-id": report.tx,
-        "tx-meta": input.tx_meta,
-    });
-    let mut told = head("database", &input.database);
-    if returned < original {
-        let cut = json!({"kind": "items", "path": "result.tx-data", "limit": limits.max_items, "returned": returned, "original": original});
-        told.insert(
-            "meta".to_owned(),
-            json!({"truncated": true, "truncations": [cut]}),
-        );
-    }
-    Ok(with_result(told, result))
+    Ok(Outcome::Report {
+        head: head("database", &input.database),
+        result: result
+            .map(|(name, value): (&str, Value)| (name.to_owned(), value))
+            .into_iter()
+            .collect(),
+        list: "tx-data",
+    })
 }

@@ -1,7 +1,8 @@
 //! `datalevin_vector_index_info`: what an index of vectors is.
 
 use super::Kind::Text;
-use super::{Definition, OfVectors, head, read, with_result};
+use super::{Definition, OfVectors, read};
+use crate::asking::{head, with_result};
 use crate::json::to_json;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -11,9 +12,8 @@ pub(super) const DEFINITION: Definition = Definition {
     arguments: &[("vectorIndex", Text, true)],
     run: |asking, input| {
         let input: OfVectors = read(input)?;
-        let (tables, index) = asking.vector_index(&input.vector_index)?;
-        let info = tables.kv().read(|view| index.info(view))?;
-        let told = to_json(&rung_edn::Value::Map(info));
-        Ok(with_result(head("vectorIndex", &input.vector_index), told))
+        let info = asking.vectors(&input.vector_index)?.info()?;
+        let beside = head("vectorIndex", &input.vector_index);
+        Ok(with_result(beside, to_json(&info)))
     },
 };

@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::Kind::{Any, Text};
-use super::{Definition, OfVector, head, read, reference, with_result};
+use super::{Definition, OfVector, read};
+use crate::asking::{head, with_result};
+use crate::json::given;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_vector_indexed",
@@ -12,9 +14,8 @@ pub(super) const DEFINITION: Definition = Definition {
     arguments: &[("vectorIndex", Text, true), ("vectorRef", Any, true)],
     run: |asking, input| {
         let input: OfVector = read(input)?;
-        let (tables, index) = asking.vector_index(&input.vector_index)?;
-        let reference = reference(&input.vector_ref)?;
-        let is_there = tables.kv().read(|view| index.contains(view, &reference))?;
+        let vectors = asking.vectors(&input.vector_index)?;
+        let is_there = vectors.has(&given(&input.vector_ref)?)?;
         Ok(with_result(
             head("vectorIndex", &input.vector_index),
             json!(is_there),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -47,6 +47,9 @@ pub(crate) struct State {
     pub(crate) connections: AtomicUsize,
     pub(crate) batches: Mutex<Vec<usize>>,
     memory: Mutex<Memory>,
+    /// What is connected, while it is there at all.
+    streams: Mutex<Vec<TcpStream>>,
+    is_down: AtomicBool,
 }
 
 #[derive(Default)]
@@ -68,16 +71,43 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State::default());
-        let shared = Arc::clone(&state);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let state = Arc::clone(&shared);
-                state.connections.fetch_add(1, Ordering::SeqCst);
-                // A client that goes away is no reason to complain.
-                thread::spawn(move || stream.map(|stream| serve(stream, &state)));
-            }
-        });
+        accept(listener, Arc::clone(&state));
         Self { address, state }
+    }
+
+    /// Ends every connection, in the middle of whatever it was, and takes no more.
+    pub(crate) fn go_down(&self) {
+        self.state.is_down.store(true, Ordering::SeqCst);
+        // Whoever waits for the next one sees it.
+        drop(TcpStream::connect(self.address));
+        for stream in self.state.streams.lock().drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// Is there again under its address, with what it had.
+    pub(crate) fn come_back(&self) {
+        self.state.is_down.store(false, Ordering::SeqCst);
+        let listener = (0..200).find_map(|_| {
+            let listener = TcpListener::bind(self.address);
+            listener
+                .inspect_err(|_| thread::sleep(Duration::from_millis(10)))
+                .ok()
+        });
+        accept(listener.unwrap(), Arc::clone(&self.state));
+    }
+
+    /// Waits until something of that type was asked so often.
+    pub(crate) fn wait_for(&self, kind: &str, times: usize) {
+        for _ in 0..1_000 {
+            let log = self.state.log.lock();
+            if log.iter().filter(|own| *own == kind).count() >= times {
+                return;
+            }
+            drop(log);
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{kind} was not asked");
     }
 
     /// What is done with the next requests.
@@ -114,6 +144,27 @@ impl Fake {
             .cloned()
             .collect()
     }
+}
+
+fn accept(listener: TcpListener, state: Arc<State>) {
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            if state.is_down.load(Ordering::SeqCst) {
+                return;
+            }
+            let Ok(stream) = stream else { continue };
+            state.connections.fetch_add(1, Ordering::SeqCst);
+            state.streams.lock().extend(stream.try_clone());
+            let state = Arc::clone(&state);
+            // A client that goes away is no reason to complain.
+            thread::spawn(move || {
+                let served = serve(&stream, &state);
+                // The other end sees that it is over, although a copy of it is kept.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+                served
+            });
+        }
+    });
 }
 
 pub(crate) fn options() -> Options {
@@ -156,7 +207,8 @@ fn get(message: &Value, name: &str) -> Value {
         .unwrap_or(Value::Nil)
 }
 
-fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
+fn serve(stream: &TcpStream, state: &State) -> io::Result<()> {
+    let mut stream = stream.try_clone()?;
     loop {
         let message = receive(&mut stream)?;
         let kind = get(&message, "type").as_keyword().unwrap().to_string();
@@ -415,8 +467,21 @@ impl Memory {
                     .map(|(key, value)| Value::Vector(vec![key, value]));
                 Value::Vector(pairs.collect())
             }
-            "open-kv" | "open-dbi" | "close" | "close-kv" | "new-search-engine"
-            | "new-vector-index" | "close-vecs" => Value::Nil,
+            "open-kv" | "close" | "close-kv" | "close-vecs" => Value::Nil,
+            "open-dbi" => {
+                self.pairs.entry(arg(1).as_str().unwrap().to_owned()).or_default();
+                Value::Nil
+            }
+            "new-search-engine" | "new-vector-index" => {
+                let options = arg(1);
+                let options = options.as_map();
+                let domain = options.and_then(|map| map.get(&Value::keyword("domain")));
+                let domain = domain.and_then(Value::as_str).unwrap_or("datalevin");
+                let table = if kind == "new-search-engine" { "docs" } else { "vec-refs" };
+                self.pairs.entry(format!("{domain}/{table}")).or_default();
+                Value::Nil
+            }
+            "list-databases" => edn(r#"["things"]"#),
             "list-dbis" => {
                 Value::Vector(self.pairs.keys().map(|name| name.as_str().into()).collect())
             }

@@ -7,21 +7,23 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 /// A client of one server.
-struct Client {
+pub(crate) struct Client {
     server: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     asked: u64,
+    /// Everything that was answered.
+    pub(crate) said: String,
 }
 
 impl Client {
-    fn new(folder: &Path, args: &[&str]) -> Self {
+    pub(crate) fn new(folder: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
         command.args(["--home", "home", "db", "mcp"]).args(args);
         Self::of(folder, command)
     }
 
-    fn of(folder: &Path, mut command: Command) -> Self {
+    pub(crate) fn of(folder: &Path, mut command: Command) -> Self {
         command.current_dir(folder);
         let mut server = command
             .stdin(Stdio::piped())
@@ -35,6 +37,7 @@ impl Client {
             input,
             output,
             asked: 0,
+            said: String::new(),
         };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         client.ask("initialize", &hello);
@@ -47,29 +50,52 @@ impl Client {
         client
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.send(method, params);
+        self.receive()
+    }
+
+    /// Asks without waiting, and gives the number of the question.
+    pub(crate) fn send(&mut self, method: &str, params: &Value) -> u64 {
         self.asked += 1;
         let message =
             json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
         writeln!(self.input, "{message}").unwrap();
+        self.asked
+    }
+
+    /// Says something that is not answered.
+    pub(crate) fn tell(&mut self, method: &str, params: &Value) {
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        writeln!(self.input, "{message}").unwrap();
+    }
+
+    pub(crate) fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
+        self.said.push_str(&line);
         serde_json::from_str(&line).unwrap()
     }
 
     /// What a tool gives; or its code, where it fails.
-    fn call(&mut self, name: &str, arguments: &Value) -> Result<Value, String> {
+    pub(crate) fn call(&mut self, name: &str, arguments: &Value) -> Result<Value, String> {
+        let told = self.try_call(name, arguments);
+        told.map_err(|error| error["code"].as_str().unwrap_or("none").to_owned())
+    }
+
+    /// What a tool gives; or all that it says of its failure.
+    pub(crate) fn try_call(&mut self, name: &str, arguments: &Value) -> Result<Value, Value> {
         let answer = self.ask("tools/call", &json!({"name": name, "arguments": arguments}));
         let result = &answer["result"];
         let structured = result["structuredContent"].clone();
-        if result["isError"] == true {
-            return Err(structured["code"].as_str().unwrap_or("none").to_owned());
-        }
         assert!(structured.is_object(), "{answer}");
+        if result["isError"] == true {
+            return Err(structured);
+        }
         Ok(structured)
     }
 
-    fn open(&mut self, arguments: &Value) -> String {
+    pub(crate) fn open(&mut self, arguments: &Value) -> String {
         let opened = self.call("datalevin_open_database", arguments).unwrap();
         opened["database"].as_str().unwrap().to_owned()
     }
@@ -127,7 +153,7 @@ fn a_database_is_opened_changed_asked_and_closed() {
     );
     assert_eq!(
         ask("[:find ?n :where [?e :name ?n]", json!([])),
-        Err(":invalid-params".to_owned())
+        Err(":invalid-request".to_owned())
     );
     assert_eq!(
         ask(
@@ -152,7 +178,7 @@ fn a_database_is_opened_changed_asked_and_closed() {
         .unwrap();
     assert_eq!(
         pulled["result"],
-        json!({":db/id": 2, ":name": "Bob", ":friend": {":db/id": 1}, ":note": ":colon"})
+        json!({":db/id": 2, ":name": "Bob", ":friend": {":db/id": 1}, ":note": {"~str": ":colon"}})
     );
     let pulled = client
         .call(

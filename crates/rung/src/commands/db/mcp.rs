@@ -40,6 +40,7 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
             .iter()
             .map(root)
             .collect::<std::result::Result<_, _>>()?,
+        servers: Some(Vec::new()),
         version: env!("CARGO_PKG_VERSION"),
     };
     let databases = Tools::new(options, Arc::new(results.shelf.clone()))?;
