@@ -14,7 +14,7 @@ use crate::datom::{
     Datom, Entity, ave_prefix, eav_key, eav_prefix, encoded, in_key, is_cut, of_ave, of_eav,
     whole_key,
 };
-use crate::index::Order;
+use crate::index::{Order, Reach};
 use crate::likeness::Indexes;
 use crate::query::Asked;
 use crate::schema::{Attribute, IDENT, Schema};
@@ -397,6 +397,19 @@ impl<'t> Moment<'t> {
         keys.into_iter().map(|key| self.by_value(key)).collect()
     }
 
+    /// A value of an attribute, neither its least nor its greatest where there are more.
+    pub fn example(&self, a: u32) -> Result<Option<Value>> {
+        let sample = self.sample(a)?;
+        let middle = match sample.get(sample.len() / 2) {
+            Some(fact) => Some(*fact),
+            None => {
+                let mut all = self.of_attribute(a, Bound::Unbounded, Bound::Unbounded)?;
+                all.next().transpose()?
+            }
+        };
+        middle.map(|(_, a, v)| self.value(a, v)).transpose()
+    }
+
     /// How many datoms there are.
     pub fn count(&self) -> Result<u64> {
         if self.schema.is_narrow() {
@@ -538,50 +551,31 @@ impl<'t> Moment<'t> {
         Ok(facts.filter(|fact| self.shows(fact)))
     }
 
-    /// The facts whose keys begin so, in an order.
-    pub(crate) fn within(&self, order: Order, key: &[u8], limit: usize) -> Result<Vec<Fact<'t>>> {
-        let pairs = self.view.prefix(self.table(order), key)?;
-        pairs
-            .map(|pair| self.fact(order, pair?.0))
-            .filter(|fact| self.shows(fact))
-            .take(limit)
-            .collect()
-    }
-
-    /// The facts whose keys begin so and those after them, in an order; or those before them, the last first.
-    pub(crate) fn from(
+    /// The facts in an order whose keys begin so; or those and what comes after; or those and what comes before, the last first.
+    pub(crate) fn walk(
         &self,
         order: Order,
-        back: bool,
+        reach: Reach,
         key: &[u8],
-        limit: usize,
-    ) -> Result<Vec<Fact<'t>>> {
+    ) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
         let table = self.table(order);
-        if !back {
-            let bounds = (Bound::Included(key), Bound::Unbounded);
-            let bounds = if key.is_empty() {
-                (Bound::Unbounded, Bound::Unbounded)
-            } else {
-                bounds
-            };
-            let pairs = self.view.range(table, bounds)?;
-            return pairs
-                .map(|pair| self.fact(order, pair?.0))
-                .filter(|fact| self.shows(fact))
-                .take(limit)
-                .collect();
-        }
-        // No key is longer, so none that begins so comes after.
-        let mut end = key.to_vec();
-        end.resize(rung_kv::MAX_KEY_BYTES, 0xFF);
-        let pairs = self
-            .view
-            .range_back(table, (Bound::Unbounded, Bound::Included(&end[..])))?;
-        pairs
-            .map(|pair| self.fact(order, pair?.0))
-            .filter(|fact| self.shows(fact))
-            .take(limit)
-            .collect()
+        let pairs: Box<dyn Iterator<Item = _> + 't> = match reach {
+            Reach::Within => Box::new(self.view.prefix(table, key)?),
+            Reach::From if key.is_empty() => Box::new(self.view.prefix(table, key)?),
+            Reach::From => {
+                let bounds = (Bound::Included(key), Bound::Unbounded);
+                Box::new(self.view.range(table, bounds)?)
+            }
+            Reach::Back => {
+                // No key is longer, so none that begins so comes after.
+                let mut end = key.to_vec();
+                end.resize(rung_kv::MAX_KEY_BYTES, 0xFF);
+                let bounds = (Bound::Unbounded, Bound::Included(&end[..]));
+                Box::new(self.view.range_back(table, bounds)?)
+            }
+        };
+        let facts = pairs.map(move |pair| self.fact(order, pair?.0));
+        Ok(facts.filter(|fact| self.shows(fact)))
     }
 
     fn table(&self, order: Order) -> Table {

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use rung_edn::{Map, Name, Value};
 
 use crate::coerce::coerce;
-use crate::datom::{Datom, Entity, ave_prefix, eav_prefix, encoded, in_key, of_ave, of_eav};
-use crate::db::{Db, Moment, entity_value};
+use crate::datom::{Datom, Entity, ave_prefix, eav_prefix, encoded, in_key};
+use crate::db::{Db, Fact, Moment, entity_value};
 use crate::schema::Attribute;
 use crate::{Error, Result};
 
@@ -54,29 +54,17 @@ impl Db {
         to: &Value,
         limit: usize,
     ) -> Result<Vec<Datom>> {
+        let mut found = Vec::new();
         self.read(|moment| {
-            let Some(attribute) = moment.attribute(attribute) else {
-                return Ok(Vec::new());
-            };
-            let bound = |value: &Value| -> Result<Option<Vec<u8>>> {
-                if value.is_nil() {
-                    return Ok(None);
+            found.clear();
+            moment.each_between(attribute, from, to, |datom| {
+                if found.len() < limit {
+                    found.push(datom);
                 }
-                moment
-                    .part_value(attribute, value)
-                    .map(|value| Some(encoded(&value)))
-            };
-            let (from, to) = (bound(from)?, bound(to)?);
-            let bounds =
-                |bound: &Option<Vec<u8>>| bound.clone().map_or(Bound::Unbounded, Bound::Included);
-            let (from, to) = (bounds(&from), bounds(&to));
-            let facts = moment.of_attribute(
-                attribute.id,
-                from.as_ref().map(Vec::as_slice),
-                to.as_ref().map(Vec::as_slice),
-            )?;
-            facts.take(limit).map(|fact| moment.datom(fact?)).collect()
-        })
+                Ok(found.len() < limit)
+            })
+        })?;
+        Ok(found)
     }
 
     /// Everything of an entity as a map with its `:db/id`; other entities are there by theirs.
@@ -128,34 +116,58 @@ impl Moment<'_> {
         let Some(key) = self.key(order, parts)? else {
             return Ok(Vec::new());
         };
-        let facts = match reach {
-            Reach::Within => self.within(order, &key, limit)?,
-            Reach::From | Reach::Back => self.from(order, reach == Reach::Back, &key, limit)?,
-        };
-        facts.into_iter().map(|fact| self.datom(fact)).collect()
+        let facts = self.walk(order, reach, &key)?.take(limit);
+        facts.map(|fact| self.datom(fact?)).collect()
     }
 
     /// Datoms in an order, by their first parts, shown to `visit` one after the other while it wants more.
-    pub fn each_within(
+    pub fn each(
         &self,
         order: Order,
+        reach: Reach,
         parts: &[Value],
-        mut visit: impl FnMut(Datom) -> Result<bool>,
+        visit: impl FnMut(Datom) -> Result<bool>,
     ) -> Result<()> {
         let Some(key) = self.key(order, parts)? else {
             return Ok(());
         };
-        let table = match order {
-            Order::Eav => self.tables.eav,
-            Order::Ave => self.tables.ave,
+        self.show(self.walk(order, reach, &key)?, visit)
+    }
+
+    /// Datoms of an attribute whose values lie between two, both included, shown to `visit` one after the other while it wants more.
+    pub fn each_between(
+        &self,
+        attribute: &Name,
+        from: &Value,
+        to: &Value,
+        visit: impl FnMut(Datom) -> Result<bool>,
+    ) -> Result<()> {
+        let Some(attribute) = self.attribute(attribute) else {
+            return Ok(());
         };
-        for pair in self.view.prefix(table, &key)? {
-            let of_key = match order {
-                Order::Eav => of_eav(pair?.0),
-                Order::Ave => of_ave(pair?.0),
-            };
-            let (e, a, v) = of_key.ok_or(rung_kv::Error::Corrupt("datom"))?;
-            if !visit(self.datom((e, a, self.whole(e, a, v)?))?)? {
+        let bound = |value: &Value| -> Result<Bound<Vec<u8>>> {
+            if value.is_nil() {
+                return Ok(Bound::Unbounded);
+            }
+            let value = self.part_value(attribute, value)?;
+            Ok(Bound::Included(encoded(&value)))
+        };
+        let (from, to) = (bound(from)?, bound(to)?);
+        let facts = self.of_attribute(
+            attribute.id,
+            from.as_ref().map(Vec::as_slice),
+            to.as_ref().map(Vec::as_slice),
+        )?;
+        self.show(facts, visit)
+    }
+
+    fn show<'t>(
+        &self,
+        facts: impl Iterator<Item = Result<Fact<'t>>>,
+        mut visit: impl FnMut(Datom) -> Result<bool>,
+    ) -> Result<()> {
+        for fact in facts {
+            if !visit(self.datom(fact?)?)? {
                 break;
             }
         }

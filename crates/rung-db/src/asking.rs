@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use rung_auth::Permit;
+use rung_auth::{Access, Permit};
 use rung_dtlv::{Session, Target};
 use rung_edn::{Map as EdnMap, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
@@ -13,12 +13,13 @@ use serde_json::{Map, Value, json};
 use crate::database::Database;
 use crate::elsewhere;
 use crate::json::{given, to_json};
+use crate::known::{Holds, Leave};
 use crate::page::Pages;
 use crate::shape::Outcome;
 use crate::store::Store;
 use crate::taker::{Made, Taker, Wanted, Watch};
 use crate::texts::Texts;
-use crate::tools::State;
+use crate::tools::{Limits, State};
 use crate::vectors::Vectors;
 
 /// A call under way.
@@ -30,16 +31,39 @@ pub(crate) struct Asking<'a> {
 
 /// What is opened.
 pub(crate) enum Place {
-    Folder(PathBuf),
+    Folder(Folder),
     Server(Session),
+}
+
+/// A folder that may be opened.
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    /// Whether it may be changed by somebody, if not by this caller.
+    pub(crate) mode: Access,
+    /// What this caller may do.
+    pub(crate) leave: Leave,
+    /// The name by which it is known.
+    name: Option<String>,
 }
 
 impl Place {
     /// Where it is, without the password.
     pub(crate) fn shown(&self) -> Value {
         match self {
-            Self::Folder(folder) => json!(folder.to_string_lossy()),
+            Self::Folder(Folder { name, path, .. }) => match name {
+                // Where it lies is not for everybody to know.
+                Some(name) => json!(name),
+                None => json!(path.to_string_lossy()),
+            },
             Self::Server(session) => json!(session.target().to_string()),
+        }
+    }
+
+    /// What may be done there, where leave is given to do so much.
+    pub(crate) fn access(&self, most: Access) -> Access {
+        match self {
+            Self::Folder(folder) => folder.leave.access,
+            Self::Server(_) => most,
         }
     }
 
@@ -53,9 +77,18 @@ impl Asking<'_> {
         &self.call.permit
     }
 
-    /// Whether anything may be made or changed.
-    pub(crate) fn writes(&self) -> bool {
-        self.state.options.allow_writes
+    /// What may be done at all.
+    pub(crate) fn most(&self) -> Access {
+        if self.state.options.allow_writes {
+            self.permit().access()
+        } else {
+            Access::Read
+        }
+    }
+
+    /// Whether what is open under an id may be changed by this caller.
+    pub(crate) fn may_change(&self, id: &str) -> bool {
+        self.state.handles.access(self.permit(), id) == Some(Access::Write)
     }
 
     pub(crate) fn database(&self, id: &str) -> Result<Database, Fault> {
@@ -78,13 +111,58 @@ impl Asking<'_> {
         Ok(found.within(&self.watch))
     }
 
-    /// A folder that may be opened.
-    fn folder(&self, dir: &str) -> Result<PathBuf, Fault> {
+    /// A folder that may be opened as what it holds, by the name that it is known by or where it is.
+    fn folder(&self, dir: &str, holds: Holds) -> Result<Folder, Fault> {
+        let known = self.state.options.known.iter();
+        let mut called = known.filter(|known| known.is_called(dir));
+        let granted = called.find_map(|known| Some((known, known.leave(self.permit())?)));
+        let Some((known, mut leave)) = granted else {
+            return Ok(Folder {
+                path: self.unnamed(dir)?,
+                mode: self.most(),
+                leave: Leave::whole(self.most()),
+                name: None,
+            });
+        };
+        if known.holds != holds {
+            let (what, tool) = match known.holds {
+                Holds::Facts => ("facts", "datalevin_open_database"),
+                Holds::Tables => ("tables", "datalevin_open_kv"),
+            };
+            let why = format!("{} holds {what}", known.name);
+            return Err(Fault::new(Code::InvalidArguments, why)
+                .with_hint(format!("open it with {tool}"))
+                .with(Detail::Field, "dir"));
+        }
+        leave.access = leave.access.min(self.most());
+        Ok(Folder {
+            path: known.dir.clone(),
+            mode: if self.state.options.allow_writes {
+                known.mode
+            } else {
+                Access::Read
+            },
+            leave,
+            name: Some(known.name.clone()),
+        })
+    }
+
+    /// A folder that is not known by name, where such may be opened.
+    fn unnamed(&self, dir: &str) -> Result<PathBuf, Fault> {
         let wrong = |code, why: String| Err(Fault::new(code, why).with(Detail::Field, "dir"));
         // It would be a strange folder, with a password for a name.
         if dir.contains("dtlv:/") {
             let why = "dir is a folder of this machine; an address is given as uri".to_owned();
             return wrong(Code::InvalidArguments, why);
+        }
+        if !self.state.options.anywhere {
+            let why = format!("no database is called {dir:?}, or it is not for you");
+            return Err(Fault::new(Code::PermissionError, why)
+                .with_hint(format!(
+                    "{} names those that are",
+                    self.call.names.show("rung.db_list")
+                ))
+                .with(Detail::Field, "dir"));
         }
         let folder = PathBuf::from(dir);
         let roots = &self.state.options.roots;
@@ -119,12 +197,18 @@ impl Asking<'_> {
         client: Option<&Value>,
     ) -> Result<Place, Fault> {
         match (dir, uri) {
-            (Some(dir), None) => Ok(Place::Folder(self.folder(dir)?)),
+            (Some(dir), None) => {
+                let holds = match store {
+                    rung_dtlv::Store::Datalog => Holds::Facts,
+                    rung_dtlv::Store::Kv => Holds::Tables,
+                };
+                Ok(Place::Folder(self.folder(dir, holds)?))
+            }
             (None, Some(uri)) => {
                 let servers = self.state.options.servers.as_deref();
                 let target: Target = elsewhere::target(uri, servers, store)?;
                 let client = client.map(given).transpose()?;
-                let options = elsewhere::options(client.as_ref(), self.writes())?;
+                let options = elsewhere::options(client.as_ref(), self.most() == Access::Write)?;
                 Ok(Place::Server(Session::new(target, options)))
             }
             _ => {
@@ -144,6 +228,22 @@ impl Asking<'_> {
         self.answer(head, wanted, |taker| make(taker).map(|()| Made::List))
     }
 
+    /// The same, of which so many items are given at first.
+    pub(crate) fn list_some(
+        &self,
+        head: Map<String, Value>,
+        max_items: usize,
+        make: impl FnOnce(&mut Taker<'_>) -> Result<(), Fault> + Send,
+    ) -> Result<Outcome, Fault> {
+        let limits = Limits {
+            max_items: max_items.min(self.state.options.limits.max_items),
+            ..self.state.options.limits
+        };
+        self.pages(head, Wanted::ALL, limits, |taker| {
+            make(taker).map(|()| Made::List)
+        })
+    }
+
     /// An answer that is what `make` says, and whose items it gives as they are found.
     pub(crate) fn answer(
         &self,
@@ -151,7 +251,16 @@ impl Asking<'_> {
         wanted: Wanted,
         make: impl FnOnce(&mut Taker<'_>) -> Result<Made, Fault> + Send,
     ) -> Result<Outcome, Fault> {
-        let limits = self.state.options.limits;
+        self.pages(head, wanted, self.state.options.limits, make)
+    }
+
+    fn pages(
+        &self,
+        head: Map<String, Value>,
+        wanted: Wanted,
+        limits: Limits,
+        make: impl FnOnce(&mut Taker<'_>) -> Result<Made, Fault> + Send,
+    ) -> Result<Outcome, Fault> {
         let most = limits.max_bytes.min(self.call.budget.max_bytes);
         let pages = Pages {
             max_items: limits.max_items,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rung_datalog::{Bounds, Db, Head, Order};
+use rung_datalog::{Bounds, Datom, Db, Head, Moment, Order, Reach};
 use rung_dtlv::{Answer, Index, Pattern};
 use rung_edn::{Map, Name, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
@@ -21,7 +21,10 @@ const AT_ONCE: usize = 500;
 pub(crate) enum Database {
     /// In a folder.
     Here {
+        /// As much of it as the caller sees.
         db: Arc<Db>,
+        /// All of it, which is open for as long as anybody sees some.
+        whole: Arc<Db>,
         folder: PathBuf,
         bounds: Bounds,
     },
@@ -55,6 +58,13 @@ impl Fact {
             tx: 1,
             added: true,
         }
+    }
+
+    /// One of a moment.
+    fn of(moment: &Moment<'_>, datom: Datom) -> Self {
+        let name = moment.schema().by_id(datom.a);
+        let name = name.map_or(Edn::Nil, |own| Edn::Keyword(own.name.clone()));
+        Self::holding(number(datom.e), name, datom.v)
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -98,8 +108,11 @@ impl Database {
     /// The same, for somebody who waits no longer than that.
     pub(crate) fn within(&self, watch: &Watch) -> Self {
         match self {
-            Self::Here { db, folder, .. } => Self::Here {
+            Self::Here {
+                db, whole, folder, ..
+            } => Self::Here {
                 db: db.clone(),
+                whole: whole.clone(),
                 folder: folder.clone(),
                 bounds: watch.bounds(),
             },
@@ -108,7 +121,6 @@ impl Database {
     }
 
     /// The database itself, for what can be done to one in a folder alone.
-    #[expect(dead_code, reason = "for tools beside those that servers know")]
     pub(crate) fn here(&self) -> Result<&Arc<Db>, Fault> {
         match self {
             Self::Here { db, .. } => Ok(db),
@@ -135,7 +147,8 @@ impl Database {
                     let answer = db.query(query, inputs, bounds)?;
                     return Ok(Made::One(answer.into_value()));
                 }
-                let mut take = |head: &Head, row: Vec<Edn>| Ok(taker.take(|| to_json(&head.row(row))));
+                let mut take =
+                    |head: &Head, row: Vec<Edn>| Ok(taker.take(|| to_json(&head.row(row))));
                 db.each_row(query, inputs, bounds, &mut take)?;
                 Ok(if head.is_set() { Made::Set } else { Made::List })
             }
@@ -210,6 +223,38 @@ impl Database {
         Ok(found.or_else(|| is_number.then(Map::new)))
     }
 
+    /// Facts in an order from their first parts on, or back from there.
+    pub(crate) fn seek(
+        &self,
+        order: Order,
+        reach: Reach,
+        parts: &[Edn],
+        taker: &mut Taker<'_>,
+    ) -> Result<(), Fault> {
+        Ok(self.here()?.read(|moment| {
+            moment.each(order, reach, parts, |datom| {
+                Ok(taker.take(|| Fact::of(moment, datom).to_json()))
+            })
+        })?)
+    }
+
+    /// Facts of an attribute whose values lie between two.
+    pub(crate) fn range(
+        &self,
+        called: &Edn,
+        (from, to): &(Option<Edn>, Option<Edn>),
+        taker: &mut Taker<'_>,
+    ) -> Result<(), Fault> {
+        let name = attribute(called)?;
+        let bound = |bound: &Option<Edn>| bound.clone().unwrap_or(Edn::Nil);
+        let (from, to) = (bound(from), bound(to));
+        Ok(self.here()?.read(|moment| {
+            moment.each_between(&name, &from, &to, |datom| {
+                Ok(taker.take(|| Fact::of(moment, datom).to_json()))
+            })
+        })?)
+    }
+
     /// Facts in an order, by their first parts.
     pub(crate) fn datoms(
         &self,
@@ -218,16 +263,7 @@ impl Database {
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         let database = match self {
-            Self::Here { db, .. } => {
-                return Ok(db.read(|moment| {
-                    moment.each_within(order, parts, |datom| {
-                        let name = moment.schema().by_id(datom.a);
-                        let name = name.map_or(Edn::Nil, |own| Edn::Keyword(own.name.clone()));
-                        let fact = Fact::holding(number(datom.e), name, datom.v);
-                        Ok(taker.take(|| fact.to_json()))
-                    })
-                })?);
-            }
+            Self::Here { .. } => return self.seek(order, Reach::Within, parts, taker),
             Self::Elsewhere(database) => database,
         };
         let [e, a, v] = match order {
@@ -310,7 +346,9 @@ impl Database {
         for row in rows {
             let parts = match &row {
                 // As a server has facts.
-                Edn::Tagged(_, inner) => inner.as_sequence().map(|parts| &parts[..parts.len().min(3)]),
+                Edn::Tagged(_, inner) => inner
+                    .as_sequence()
+                    .map(|parts| &parts[..parts.len().min(3)]),
                 other => other.as_sequence(),
             };
             let item = || match parts {

@@ -40,13 +40,13 @@ impl FromStr for Place {
         let (server, name) = rest.split_once('/').unwrap_or((rest, ""));
         let name = if name.is_empty() { "any" } else { name };
         // Read as addresses are, so that it compares with them.
-        let target: Target = format!("{SCHEME}any:one@{server}/{name}")
-            .parse()
-            .map_err(|error: rung_dtlv::Error| {
+        let target: Target = format!("{SCHEME}any:one@{server}/{name}").parse().map_err(
+            |error: rung_dtlv::Error| {
                 let why = format!("{} is no server: {error}", masked(text));
                 Fault::new(Code::InvalidArguments, why)
                     .with_hint(format!("write host, host:{PORT} or {SCHEME}host/database"))
-            })?;
+            },
+        )?;
         Ok(Self {
             host: target.host().to_owned(),
             port: target.port(),
@@ -72,12 +72,12 @@ pub(crate) fn target(uri: &str, places: Option<&[Place]>, store: Store) -> Resul
         .parse()
         .map_err(|error: rung_dtlv::Error| Fault::from(error).with(Detail::Field, "uri"))?;
     if store == Store::Datalog && target.store() == Store::Kv {
-        return Err(wrong("the uri names a key-value store")
-            .with_hint("open it with datalevin_open_kv"));
+        return Err(
+            wrong("the uri names a key-value store").with_hint("open it with datalevin_open_kv")
+        );
     }
-    let allowed = places.is_some_and(|places| {
-        places.is_empty() || places.iter().any(|place| place.has(&target))
-    });
+    let allowed = places
+        .is_some_and(|places| places.is_empty() || places.iter().any(|place| place.has(&target)));
     if allowed {
         return Ok(target);
     }
@@ -96,13 +96,16 @@ pub(crate) fn options(given: Option<&Edn>, create: bool) -> Result<Options, Faul
         create,
         ..Options::default()
     };
-    let wrong = |why: String| {
-        Fault::new(Code::InvalidArguments, why).with(Detail::Field, "clientOpts")
-    };
+    let wrong =
+        |why: String| Fault::new(Code::InvalidArguments, why).with(Detail::Field, "clientOpts");
     let given = match given {
         None => return Ok(options),
         Some(Edn::Map(given)) => given,
-        Some(_) => return Err(wrong("clientOpts is a map, as {\":pool-size\": 3}".to_owned())),
+        Some(_) => {
+            return Err(wrong(
+                "clientOpts is a map, as {\":pool-size\": 3}".to_owned(),
+            ));
+        }
     };
     let number = |name: &str, most: u64| match given.get(&Edn::keyword(name)) {
         None | Some(Edn::Nil) => Ok(None),
@@ -126,7 +129,8 @@ pub(crate) fn options(given: Option<&Edn>, create: bool) -> Result<Options, Faul
 /// has one, also where nothing may be written.
 pub(crate) fn closed(asked: &Edn) -> Result<(), Fault> {
     let refused = |name: &str| {
-        let why = format!("{name} is not a function of queries, and a server would call it all the same");
+        let why =
+            format!("{name} is not a function of queries, and a server would call it all the same");
         Err(Fault::new(Code::InvalidQuery, why).with_hint("use the built-in functions"))
     };
     match asked {
@@ -249,7 +253,11 @@ mod tests {
         assert_eq!(read.request_timeout, Duration::from_millis(250));
         for wrong in ["{:pool-size 0}", "{:time-out \"x\"}", "[1]"] {
             let refused = options(Some(&rung_edn::read(wrong).unwrap()), true);
-            assert_eq!(refused.unwrap_err().code(), Code::InvalidArguments, "{wrong}");
+            assert_eq!(
+                refused.unwrap_err().code(),
+                Code::InvalidArguments,
+                "{wrong}"
+            );
         }
     }
 }

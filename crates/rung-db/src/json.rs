@@ -232,9 +232,8 @@ fn pull(spec: &Map<String, Json>) -> Option<Result<Value, Fault>> {
     };
     Some(match spec.get("pattern").filter(|given| !given.is_null()) {
         None => Ok(attribute),
-        Some(pattern) => {
-            given(pattern).map(|pattern| Value::Map(std::iter::once((attribute, pattern)).collect()))
-        }
+        Some(pattern) => given(pattern)
+            .map(|pattern| Value::Map(std::iter::once((attribute, pattern)).collect())),
     })
 }
 
@@ -307,8 +306,14 @@ mod tests {
         for (wrong, code) in [
             (json!({"~i64": "1.5"}), Code::InvalidArguments),
             (json!({"~date": "\" 1"}), Code::InvalidArguments),
-            (json!({"~pull": {"attr": {"as": "n"}}}), Code::InvalidArguments),
-            (json!({"~pull": {"attr": {"attr": ":a", "sort": 1}}}), Code::InvalidArguments),
+            (
+                json!({"~pull": {"attr": {"as": "n"}}}),
+                Code::InvalidArguments,
+            ),
+            (
+                json!({"~pull": {"attr": {"attr": ":a", "sort": 1}}}),
+                Code::InvalidArguments,
+            ),
             (json!({"~handle": "database-1"}), Code::InvalidHandle),
         ] {
             assert_eq!(given(&wrong).unwrap_err().code(), code, "{wrong}");
@@ -317,7 +322,12 @@ mod tests {
 
     #[test]
     fn options_of_an_attribute_are_given_by_name() {
-        let given = given(&json!({"~pull": {"attr": {"attr": ":n", "as": "name", "xform": "inc"}, "pattern": ["*"]}}));
-        assert_eq!(given.unwrap(), read("{[:n :as \"name\" :xform inc] [\"*\"]}").unwrap());
+        let given = given(
+            &json!({"~pull": {"attr": {"attr": ":n", "as": "name", "xform": "inc"}, "pattern": ["*"]}}),
+        );
+        assert_eq!(
+            given.unwrap(),
+            read("{[:n :as \"name\" :xform inc] [\"*\"]}").unwrap()
+        );
     }
 }

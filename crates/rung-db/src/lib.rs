@@ -12,6 +12,7 @@ mod asking;
 mod database;
 mod elsewhere;
 pub mod json;
+mod known;
 mod open;
 pub mod page;
 mod shape;
@@ -23,4 +24,5 @@ mod tools;
 mod vectors;
 
 pub use elsewhere::Place;
+pub use known::{Holds, Known, OpenTo};
 pub use tools::{Limits, Options, Tools};

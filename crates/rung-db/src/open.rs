@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rung_auth::Permit;
+use rung_auth::{Access, Permit};
 use rung_datalog::{Bounds, Db, Options};
 use rung_dtlv::{KvStore, Session, Target};
 use rung_edn::{Map, Value as Edn};
@@ -15,6 +15,7 @@ use rung_fault::{Code, Detail, Fault};
 use rung_kv::typed::Tables;
 use rung_kv::{Kv, KvOptions};
 
+use crate::asking::Folder;
 use crate::database::Database;
 use crate::store::Store;
 use crate::taker::Watch;
@@ -23,6 +24,9 @@ use crate::vectors::Vectors;
 
 /// How often, and after how long, a folder is tried that is about to be closed.
 const CLOSING: (u32, Duration) = (200, Duration::from_millis(5));
+
+/// What one caller may have open.
+const MAX_OPEN: usize = 1_000;
 
 /// What is open.
 #[derive(Default)]
@@ -35,6 +39,8 @@ pub(crate) struct Handles {
 
 struct Handle {
     caller: String,
+    /// What the caller may do with it.
+    access: Access,
     opened: Opened,
 }
 
@@ -127,15 +133,20 @@ fn is_same(one: &Target, other: &Target) -> bool {
 }
 
 impl Handles {
-    /// Opens the database in a folder. Without `anew`, whoever has it open is given the id that they have.
+    /// Opens the database in a folder, as much of it as there is leave to see. Without `anew`, whoever has it open is given the id
+    /// that they have.
     pub(crate) fn open_database(
         &self,
         permit: &Permit,
-        folder: &Path,
-        options: &Options,
+        folder: &Folder,
         given: &Given,
         anew: bool,
     ) -> Result<String, Fault> {
+        let options = &Options {
+            create: folder.leave.access == Access::Write,
+            writable: folder.mode == Access::Write,
+        };
+        let (folder, leave) = (&*folder.path, &folder.leave);
         let is_there = || std::fs::read_dir(folder).is_ok_and(|mut there| there.next().is_some());
         if options.create && !given.is_nothing() && !is_there() {
             given.try_out()?;
@@ -158,13 +169,24 @@ impl Handles {
         };
         drop(folders);
         given.apply(&db)?;
-        let same = |own: &Database| matches!(own, Database::Here { folder: own, .. } if *own == folder);
+        let whole = db.clone();
+        let db = match leave.sight() {
+            Some(sight) => Arc::new(db.seen(sight)?),
+            None => db,
+        };
+        let same =
+            |own: &Database| matches!(own, Database::Here { folder: own, .. } if *own == folder);
         if let (Some((id, _)), false) = (self.own(permit, same), anew) {
             return Ok(id);
         }
         let bounds = Bounds::default();
-        let opened = Database::Here { db, folder, bounds };
-        self.keep(permit, "database", Opened::Database(opened))
+        let opened = Database::Here {
+            db,
+            whole,
+            folder,
+            bounds,
+        };
+        self.keep(permit, leave.access, "database", Opened::Database(opened))
     }
 
     /// Opens a database on a server. Without `anew`, whoever has it open is given the id that they have.
@@ -172,7 +194,7 @@ impl Handles {
         &self,
         permit: &Permit,
         session: Session,
-        given: Given,
+        (given, access): (Given, Access),
         watch: &Watch,
         anew: bool,
     ) -> Result<String, Fault> {
@@ -190,7 +212,7 @@ impl Handles {
             return Ok(id);
         }
         let opened = Database::Elsewhere(opened.within(rung_dtlv::Patience::default()));
-        self.keep(permit, "database", Opened::Database(opened))
+        self.keep(permit, access, "database", Opened::Database(opened))
     }
 
     /// A database that is open for this caller, and its id.
@@ -208,21 +230,24 @@ impl Handles {
         })
     }
 
-    /// Opens the tables in a folder.
-    pub(crate) fn open_kv(
-        &self,
-        permit: &Permit,
-        folder: &Path,
-        options: KvOptions,
-    ) -> Result<String, Fault> {
+    /// Opens the tables in a folder, which a caller has open once.
+    pub(crate) fn open_kv(&self, permit: &Permit, folder: &Folder) -> Result<String, Fault> {
+        let options = KvOptions {
+            create: folder.leave.access == Access::Write,
+            writable: folder.mode == Access::Write,
+            ..KvOptions::default()
+        };
+        let (folder, access) = (&*folder.path, folder.leave.access);
         let mut stores = self.stores.lock();
         let known = folder.canonicalize().ok();
-        let known = known.and_then(|folder| stores.get(&folder)).map(Weak::upgrade);
+        let known = known
+            .and_then(|folder| stores.get(&folder))
+            .map(Weak::upgrade);
         let tables = if let Some(Some(tables)) = known {
-            if self.is_open(&tables) {
+            if self.is_open(permit, &tables) {
                 return Err(rung_kv::Error::Open.into());
             }
-            // It was closed, and somebody still reads.
+            // It was closed and somebody still reads, or somebody else has it open.
             tables
         } else {
             let open = || Ok(Kv::open(folder, options)?);
@@ -233,14 +258,16 @@ impl Handles {
             }
             tables
         };
-        self.keep(permit, "kv", Opened::Kv(Store::Here(tables)))
+        self.keep(permit, access, "kv", Opened::Kv(Store::Here(tables)))
     }
 
-    /// Whether tables have an id.
-    fn is_open(&self, tables: &Arc<Tables>) -> bool {
-        let open = self.open.lock();
+    /// Whether a caller has tables open.
+    fn is_open(&self, permit: &Permit, tables: &Arc<Tables>) -> bool {
+        let (open, caller) = (self.open.lock(), caller(permit));
         open.values().any(|handle| {
-            matches!(&handle.opened, Opened::Kv(Store::Here(own)) if Arc::ptr_eq(own, tables))
+            let same =
+                matches!(&handle.opened, Opened::Kv(Store::Here(own)) if Arc::ptr_eq(own, tables));
+            same && handle.caller == caller
         })
     }
 
@@ -249,12 +276,12 @@ impl Handles {
         &self,
         permit: &Permit,
         session: &Session,
-        opts: Option<Map>,
+        (opts, access): (Option<Map>, Access),
         watch: &Watch,
     ) -> Result<String, Fault> {
         let store = KvStore::open(session.within(watch.patience()), opts)?;
         let store = store.within(rung_dtlv::Patience::default());
-        self.keep(permit, "kv", Opened::Kv(Store::Elsewhere(store)))
+        self.keep(permit, access, "kv", Opened::Kv(Store::Elsewhere(store)))
     }
 
     /// Gives an id to an index of texts.
@@ -265,7 +292,12 @@ impl Handles {
         index: Texts,
     ) -> Result<String, Fault> {
         let opened = Opened::Search(kv.to_owned(), index);
-        self.keep(permit, "search-index", opened)
+        self.keep(
+            permit,
+            self.access_or_read(permit, kv),
+            "search-index",
+            opened,
+        )
     }
 
     /// Gives an id to an index of vectors.
@@ -276,16 +308,50 @@ impl Handles {
         index: Vectors,
     ) -> Result<String, Fault> {
         let opened = Opened::Vectors(kv.to_owned(), index);
-        self.keep(permit, "vector-index", opened)
+        self.keep(
+            permit,
+            self.access_or_read(permit, kv),
+            "vector-index",
+            opened,
+        )
     }
 
-    fn keep(&self, permit: &Permit, kind: &str, opened: Opened) -> Result<String, Fault> {
+    fn keep(
+        &self,
+        permit: &Permit,
+        access: Access,
+        kind: &str,
+        opened: Opened,
+    ) -> Result<String, Fault> {
         let id = new_id(kind)?;
         let caller = caller(permit);
-        self.open
-            .lock()
-            .insert(id.clone(), Handle { caller, opened });
+        let mut open = self.open.lock();
+        let own = open.values().filter(|handle| handle.caller == caller);
+        if own.count() >= MAX_OPEN {
+            let why = format!("{MAX_OPEN} things are open, and no more may be");
+            return Err(Fault::new(Code::InvalidRequest, why)
+                .with_hint("close some with datalevin_close_database or datalevin_close_kv"));
+        }
+        let handle = Handle {
+            caller,
+            access,
+            opened,
+        };
+        open.insert(id.clone(), handle);
         Ok(id)
+    }
+
+    /// What a caller may do with what is open under an id, where it is.
+    pub(crate) fn access(&self, permit: &Permit, id: &str) -> Option<Access> {
+        let open = self.open.lock();
+        let handle = open
+            .get(id)
+            .filter(|handle| handle.caller == caller(permit));
+        handle.map(|handle| handle.access)
+    }
+
+    fn access_or_read(&self, permit: &Permit, id: &str) -> Access {
+        self.access(permit, id).unwrap_or(Access::Read)
     }
 
     fn find(&self, permit: &Permit, id: &str) -> Option<Opened> {

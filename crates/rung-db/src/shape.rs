@@ -48,7 +48,9 @@ pub(crate) fn reply(
     match outcome {
         Outcome::Whole(payload) => Ok(whole(payload, call, limits, keep)),
         Outcome::List { head, page } => list(&head, &page, call, limits),
-        Outcome::Report { head, result, list } => Ok(report(head, result, list, call, limits, keep)),
+        Outcome::Report { head, result, list } => {
+            Ok(report(head, result, list, call, limits, keep))
+        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use rung_dtlv::{KvStore, SearchEngine};
 use rung_edn::{Map, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
-use rung_kv::typed::{Op, Span, Tables, Type};
+use rung_kv::typed::{Kind as TableKind, Op, Span, Tables, Type};
 use rung_search::text::{TextIndex, TextOptions};
 use rung_search::vectors::{VectorIndex, VectorOptions};
-use rung_dtlv::{KvStore, SearchEngine};
 use serde_json::json;
 
 use crate::json::to_json;
@@ -67,9 +67,7 @@ impl Types {
 fn word(given: Edn) -> Edn {
     match given {
         Edn::String(text) => Edn::keyword(text.trim_start_matches(':')),
-        Edn::Vector(items) | Edn::List(items) => {
-            Edn::Vector(items.into_iter().map(word).collect())
-        }
+        Edn::Vector(items) | Edn::List(items) => Edn::Vector(items.into_iter().map(word).collect()),
         other => other,
     }
 }
@@ -105,6 +103,64 @@ impl Store {
             Self::Here(tables) => Self::Here(tables.clone()),
             Self::Elsewhere(store) => Self::Elsewhere(store.within(watch.patience())),
         }
+    }
+
+    /// The tables themselves, for what can be done to those in a folder alone.
+    pub(crate) fn here(&self) -> Result<&Arc<Tables>, Fault> {
+        match self {
+            Self::Here(tables) => Ok(tables),
+            Self::Elsewhere(_) => {
+                let why = "a server elsewhere cannot be asked for this";
+                Err(Fault::new(Code::InvalidRequest, why)
+                    .with_hint("open a folder of this machine: datalevin_open_kv with dir")
+                    .with(Detail::Field, "kv"))
+            }
+        }
+    }
+
+    /// How many entries lie in a range.
+    pub(crate) fn count(&self, table: &str, range: Edn, types: &Types) -> Result<u64, Fault> {
+        let span = Span::read(range, &types.key.of)?;
+        let counted = self.here()?.read(|snapshot| {
+            for named in snapshot.names()? {
+                let (name, kind) = named?;
+                if name != table {
+                    continue;
+                }
+                return match kind {
+                    TableKind::Plain => {
+                        snapshot.plain(table)?.map_or(Ok(0), |own| own.count(&span))
+                    }
+                    TableKind::List => snapshot.list(table)?.map_or(Ok(0), |own| own.count(&span)),
+                };
+            }
+            Ok::<_, rung_kv::Error>(0)
+        });
+        Ok(counted?)
+    }
+
+    /// How many keys come before one, where it is there.
+    pub(crate) fn rank(&self, table: &str, key: Edn, types: &Types) -> Result<Option<u64>, Fault> {
+        let key = types.key.of.fit(key)?;
+        let found = self.here()?.read(|snapshot| match snapshot.plain(table)? {
+            Some(table) => table.rank(&key),
+            None => Ok::<_, rung_kv::Error>(None),
+        });
+        Ok(found?)
+    }
+
+    /// The pair before which so many keys come.
+    pub(crate) fn by_rank(&self, table: &str, rank: u64) -> Result<Option<(Edn, Edn)>, Fault> {
+        let found = self.here()?.read(|snapshot| {
+            let Some(table) = snapshot.plain(table)? else {
+                return Ok(None);
+            };
+            match table.by_rank(rank)? {
+                Some(entry) => Ok::<_, rung_kv::Error>(Some((entry.key()?, entry.value()?))),
+                None => Ok(None),
+            }
+        });
+        Ok(found?)
     }
 
     /// A key as it is kept, and its value.

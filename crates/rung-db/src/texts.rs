@@ -43,6 +43,28 @@ impl Texts {
         }
     }
 
+    /// Adds texts, each in place of the one that has its reference; all of them or none.
+    pub(crate) fn add_many(&self, texts: &[(Edn, String)]) -> Result<(), Fault> {
+        match self {
+            Self::Here(tables, index) => {
+                let texts = texts.iter();
+                let texts = texts.map(|(reference, text)| (encode::encode(reference), text));
+                let texts: Vec<_> = texts.collect();
+                Ok((tables.kv()).write(|batch| {
+                    let texts = texts.iter().map(|(reference, text)| (reference, *text));
+                    index.add_many(batch, texts)
+                })?)
+            }
+            // A server takes one at a time.
+            Self::Elsewhere(index) => {
+                for (reference, text) in texts {
+                    index.add(reference, text)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Takes out the text that has this reference.
     pub(crate) fn remove(&self, reference: &Edn) -> Result<(), Fault> {
         let was_there = match self {
@@ -95,14 +117,14 @@ impl Texts {
     /// Texts by their words, the best first.
     pub(crate) fn search(
         &self,
-        query: String,
+        query: &Edn,
         options: Map,
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         match self {
             Self::Here(tables, index) => {
                 let options = SearchOptions::from_edn(&Edn::Map(options))?;
-                let query = Query::text(query);
+                let query = Query::from_edn(query)?;
                 let look = || taker.look().map_err(Stop::Ended);
                 let hits = tables
                     .kv()
@@ -115,7 +137,7 @@ impl Texts {
                 }
             }
             Self::Elsewhere(index) => {
-                let found = index.search(&Edn::text(query), options)?;
+                let found = index.search(query, options)?;
                 let found = found.as_sequence().unwrap_or_default();
                 let _enough = found.iter().all(|found| taker.take(|| to_json(found)));
             }

@@ -51,6 +51,31 @@ impl Vectors {
         }
     }
 
+    /// Adds vectors, each beside those that have its reference; all of them or none.
+    pub(crate) fn add_many(&self, vectors: &[(Edn, Vec<f64>)]) -> Result<(), Fault> {
+        match self {
+            Self::Here(tables, index) => {
+                let vectors = vectors.iter();
+                let vectors =
+                    vectors.map(|(reference, vector)| (encode::encode(reference), short(vector)));
+                let vectors: Vec<_> = vectors.collect();
+                Ok((tables.kv()).write(|batch| {
+                    let vectors = vectors
+                        .iter()
+                        .map(|(reference, vector)| (reference, vector));
+                    index.add_many(batch, vectors)
+                })?)
+            }
+            // A server takes one at a time.
+            Self::Elsewhere(index) => {
+                for (reference, vector) in vectors {
+                    index.add(reference, vector)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Takes out the vectors that have this reference.
     pub(crate) fn remove(&self, reference: &Edn) -> Result<(), Fault> {
         match self {
@@ -77,9 +102,7 @@ impl Vectors {
     /// What the index is, and how large.
     pub(crate) fn info(&self) -> Result<Edn, Fault> {
         match self {
-            Self::Here(tables, index) => {
-                Ok(Edn::Map(tables.kv().read(|view| index.info(view))?))
-            }
+            Self::Here(tables, index) => Ok(Edn::Map(tables.kv().read(|view| index.info(view))?)),
             Self::Elsewhere(index) => Ok(index.info()?),
         }
     }

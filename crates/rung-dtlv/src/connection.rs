@@ -112,7 +112,9 @@ impl Connection {
             address: target.address(),
             why,
         };
-        let until = deadline.at.min(Instant::now() + connect_timeout.min(LONGEST));
+        let until = deadline
+            .at
+            .min(Instant::now() + connect_timeout.min(LONGEST));
         let (host, port) = (target.host().to_owned(), target.port());
         let (to, from) = sync_channel(1);
         // Looking up a name cannot be given up, so somebody else does it, and is left to it.

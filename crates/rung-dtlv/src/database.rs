@@ -8,7 +8,7 @@ use rung_edn::{Map, Name, Value};
 use crate::message::{Effect, Request, field, members};
 use crate::nippy::DATOM;
 use crate::session::BATCH_ITEMS;
-use crate::{Answer, Datom, Error, Index, Pattern, Patience, Result, Session};
+use crate::{Answer, Datom, Error, Index, Patience, Pattern, Result, Session};
 
 /// What stands for the database among the inputs of a query.
 const PLACEHOLDER: &str = "remote-db-placeholder";

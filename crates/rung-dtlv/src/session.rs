@@ -384,7 +384,9 @@ impl Session {
             let login = self.login(deadline)?;
             login.client.is_some().then_some(login.number)
         };
-        self.shared.pool.lease(login, deadline, || self.join(deadline))
+        self.shared
+            .pool
+            .lease(login, deadline, || self.join(deadline))
     }
 
     /// A connection that the server knows to be ours.
@@ -446,7 +448,12 @@ impl Session {
             max_frame_bytes,
             ..
         } = self.shared.options;
-        Connection::open(&self.shared.target, connect_timeout, max_frame_bytes, deadline)
+        Connection::open(
+            &self.shared.target,
+            connect_timeout,
+            max_frame_bytes,
+            deadline,
+        )
     }
 
     /// Logs in again, unless somebody did already.

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod conformance;
+mod databases;
 mod demo;
 mod exit;
 mod grant_file;

@@ -15,6 +15,7 @@ use rung_tool::{
 use serde_json::value::RawValue;
 
 use crate::conformance::Fixtures;
+use crate::databases;
 use crate::results::Results;
 use crate::settings::Settings;
 use crate::tokens::is_agent;
@@ -43,6 +44,12 @@ pub(crate) fn offer(
         tools.push(Arc::new(ForGuests(own)));
     } else {
         tools.push(own);
+    }
+    if let Some(databases) = databases::named(settings, results)? {
+        instructions.push_str(databases::INSTRUCTIONS);
+        let list = names.show("rung.db_list");
+        instructions.push_str(&format!(" {list} names those that you may open.\n"));
+        tools.push(Arc::new(ForGuests(Arc::new(databases))));
     }
     if let Some(fixtures) = fixtures {
         tools.push(Arc::new(fixtures.clone()));

@@ -41,17 +41,31 @@ struct Input {
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
-    let order = match input.index.trim_start_matches(':') {
-        "eav" => Order::Eav,
-        "ave" => Order::Ave,
+    let order = order(&input.index)?;
+    let parts = parts([&input.c1, &input.c2, &input.c3])?;
+    let database = asking.database(&input.database)?;
+    let wanted = Wanted::of(input.limit, input.offset);
+    asking.list(head("database", &input.database), wanted, |taker| {
+        database.datoms(order, &parts, taker)
+    })
+}
+
+/// The order of an index, by its name.
+pub(super) fn order(index: &str) -> Result<Order, Fault> {
+    match index.trim_start_matches(':') {
+        "eav" => Ok(Order::Eav),
+        "ave" => Ok(Order::Ave),
         other => {
             let why = format!("there is no index {other:?}; there are eav and ave");
-            return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "index"));
+            Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "index"))
         }
-    };
-    let parts = [&input.c1, &input.c2, &input.c3];
+    }
+}
+
+/// The first parts of datoms.
+pub(super) fn parts(given: [&Option<Value>; 3]) -> Result<Vec<Edn>, Fault> {
     let is_said = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
-    if parts
+    if given
         .windows(2)
         .any(|two| !is_said(two[0]) && is_said(two[1]))
     {
@@ -60,13 +74,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
             .with_hint("datalevin_search_datoms finds datoms by any of their parts")
             .with(Detail::Field, "c1"));
     }
-    let parts: Vec<Edn> = parts
-        .iter()
-        .map_while(|value| part(value.as_ref()).transpose())
-        .collect::<Result<_, _>>()?;
-    let database = asking.database(&input.database)?;
-    let wanted = Wanted::of(input.limit, input.offset);
-    asking.list(head("database", &input.database), wanted, |taker| {
-        database.datoms(order, &parts, taker)
-    })
+    let said = given.iter();
+    said.map_while(|value| part(value.as_ref()).transpose())
+        .collect()
 }

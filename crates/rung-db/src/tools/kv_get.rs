@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Text, Whether};
-use super::{Definition, read};
-use crate::asking::{Asking, head, part, with_result};
+use super::{Definition, of_table, read};
+use crate::asking::{Asking, part, with_result};
 use crate::json::{given, to_json};
 use crate::shape::Outcome;
 use crate::store::Types;
@@ -51,7 +51,6 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         Some((key, value)) if input.return_pair => json!([to_json(&key), to_json(&value)]),
         Some((_, value)) => to_json(&value),
     };
-    let mut told = head("kv", &input.kv);
-    told.insert("dbi".to_owned(), json!(input.dbi));
+    let told = of_table(&input.kv, &input.dbi);
     Ok(with_result(told, result))
 }

@@ -2,11 +2,11 @@
 
 use rung_fault::Fault;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Kind::{Any, List, Number, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head, part};
+use super::{Definition, of_table, read};
+use crate::asking::{Asking, part};
 use crate::json::given;
 use crate::shape::Outcome;
 use crate::store::Types;
@@ -48,8 +48,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         part(input.value_type.as_ref())?,
     )?;
     let range = given(&input.key_range)?;
-    let mut told = head("kv", &input.kv);
-    told.insert("dbi".to_owned(), json!(input.dbi));
+    let told = of_table(&input.kv, &input.dbi);
     let wanted = Wanted::of(input.limit, input.offset);
     asking.list(told, wanted, |taker| {
         store.range(&input.dbi, range, &types, taker)

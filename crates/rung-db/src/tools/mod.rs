@@ -10,6 +10,16 @@ mod close_search_index;
 mod close_vector_index;
 mod count_datoms;
 mod datoms;
+mod db_add_documents;
+mod db_add_vectors;
+mod db_count;
+mod db_explain;
+mod db_list;
+mod db_range;
+mod db_rank;
+mod db_schema;
+mod db_search;
+mod db_seek;
 mod document_count;
 mod document_indexed;
 mod entity;
@@ -48,8 +58,9 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::asking::Asking;
+use crate::asking::{Asking, head};
 use crate::elsewhere::{Place, masked};
+use crate::known::Known;
 use crate::open::Handles;
 use crate::shape::{self, Outcome};
 use crate::taker::Watch;
@@ -79,12 +90,18 @@ pub struct Options {
     pub allow_writes: bool,
     /// How much of a result is sent.
     pub limits: Limits,
-    /// Folders within which databases may be; anywhere where there are none.
+    /// Databases that are known by name.
+    pub known: Vec<Known>,
+    /// Whether others may be opened as well.
+    pub anywhere: bool,
+    /// Folders within which those may be; anywhere where there are none.
     pub roots: Vec<PathBuf>,
     /// Servers elsewhere whose databases may be opened; any where there are none, and no databases elsewhere without this.
     pub servers: Option<Vec<Place>>,
     /// The version that is told.
     pub version: &'static str,
+    /// How many tokens a text has.
+    pub count_tokens: fn(&str) -> usize,
 }
 
 /// The tools.
@@ -161,10 +178,25 @@ const ALL: [&Definition; 32] = [
     &vector_search::DEFINITION,
 ];
 
+/// What others who have these tools do not have.
+const OWN: [&Definition; 10] = [
+    &db_list::DEFINITION,
+    &db_schema::DEFINITION,
+    &db_explain::DEFINITION,
+    &db_search::DEFINITION,
+    &db_seek::DEFINITION,
+    &db_range::DEFINITION,
+    &db_count::DEFINITION,
+    &db_rank::DEFINITION,
+    &db_add_documents::DEFINITION,
+    &db_add_vectors::DEFINITION,
+];
+
 impl Tools {
     /// The tools. What is too long for a reply is kept by `keep`.
     pub fn new(options: Options, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
-        let entries = ALL.iter().map(|definition| Entry::new(definition));
+        let all = ALL.iter().chain(&OWN);
+        let entries = all.map(|definition| Entry::new(definition));
         Ok(Self {
             entries: entries.collect::<Result<_, _>>()?,
             state: Arc::new(State {
@@ -175,13 +207,46 @@ impl Tools {
         })
     }
 
-    fn find(&self, name: &str) -> Result<&Entry, Fault> {
-        let found = self.entries.iter().find(|entry| &*entry.card.name == name);
-        found.ok_or_else(|| unknown_tool(name, self.entries.iter().map(|entry| &*entry.card.name)))
+    /// The tools that are there for somebody: all of them, if there is something to open.
+    fn entries(&self, permit: &Permit) -> &[Entry] {
+        let options = &self.state.options;
+        let is_granted = |known: &Known| known.leave(permit).is_some();
+        if options.anywhere || options.known.iter().any(is_granted) {
+            return &self.entries;
+        }
+        &[]
+    }
+
+    fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
+        let entries = self.entries(permit);
+        let found = entries.iter().find(|entry| &*entry.card.name == name);
+        found.ok_or_else(|| unknown_tool(name, entries.iter().map(|entry| &*entry.card.name)))
+    }
+
+    /// Refuses to change what may only be read.
+    fn check_writing(&self, permit: &Permit, name: &str, given: &Value) -> Result<(), Fault> {
+        let refused = |why: String, hint: &'static str| {
+            Err(Fault::new(Code::WritesDisabled, why).with_hint(hint))
+        };
+        if !self.state.options.allow_writes {
+            let why = format!("{name} changes something, and nothing may be changed here");
+            return refused(
+                why,
+                "whoever starts the server allows it with --allow-writes",
+            );
+        }
+        let named = ["database", "kv", "searchIndex", "vectorIndex"];
+        let mut ids = named.iter().filter_map(|name| given.get(*name)?.as_str());
+        let read_only = |id: &str| self.state.handles.access(permit, id) == Some(Access::Read);
+        if ids.any(read_only) {
+            let why = format!("{name} changes something, and this may only be read by you");
+            return refused(why, "ask its owner for a grant whose mode is write");
+        }
+        Ok(())
     }
 
     async fn answer(&self, call: &Call, name: &str, raw: &RawValue) -> Result<Reply, Fault> {
-        let entry = self.find(name)?;
+        let entry = self.find(&call.permit, name)?;
         let wrong =
             |error: serde_json::Error| Fault::new(Code::InvalidArguments, error.to_string());
         let given = match serde_json::from_str(raw.get()).map_err(wrong)? {
@@ -190,10 +255,8 @@ impl Tools {
         };
         arguments::check(&entry.schema, &given).map_err(|fault| entry.named(&fault))?;
         entry.check_numbers(&given)?;
-        if entry.definition.writes && !self.state.options.allow_writes {
-            let why = format!("{name} changes something, and nothing may be changed here");
-            return Err(Fault::new(Code::WritesDisabled, why)
-                .with_hint("whoever starts the server allows it with --allow-writes"));
+        if entry.definition.writes {
+            self.check_writing(&call.permit, name, &given)?;
         }
         let cancelled = Arc::new(AtomicBool::new(false));
         // Whoever no longer waits drops this.
@@ -326,18 +389,22 @@ impl Kind {
 }
 
 impl ToolSource for Tools {
-    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
         let cards = self
-            .entries
+            .entries(permit)
             .iter()
             .map(|entry| entry.card.clone())
             .collect();
         Box::pin(std::future::ready(Ok(cards)))
     }
 
-    fn describe<'a>(&'a self, _: &'a Permit, name: &'a str) -> Pending<'a, Result<Card, Fault>> {
+    fn describe<'a>(
+        &'a self,
+        permit: &'a Permit,
+        name: &'a str,
+    ) -> Pending<'a, Result<Card, Fault>> {
         Box::pin(std::future::ready(
-            self.find(name).map(|entry| entry.card.clone()),
+            self.find(permit, name).map(|entry| entry.card.clone()),
         ))
     }
 
@@ -349,7 +416,12 @@ impl ToolSource for Tools {
     ) -> Pending<'a, Reply> {
         Box::pin(async move {
             let answered = self.answer(call, name, arguments).await;
-            answered.unwrap_or_else(|fault| Reply::failed(&fault, Face::Datalevin, call))
+            let face = if name.starts_with("rung.") {
+                Face::Rung
+            } else {
+                Face::Datalevin
+            };
+            answered.unwrap_or_else(|fault| Reply::failed(&fault, face, call))
         })
     }
 }
@@ -359,7 +431,6 @@ fn read<T: DeserializeOwned>(given: Value) -> Result<T, Fault> {
     serde_json::from_value(given)
         .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))
 }
-
 
 /// The arguments of a tool that opens an index.
 #[derive(Deserialize)]
@@ -405,4 +476,11 @@ fn numbers(values: &[Value], field: &str) -> Result<Vec<f64>, Fault> {
         let why = format!("{field} has numbers alone");
         Fault::new(Code::InvalidArguments, why).with(Detail::Field, field)
     })
+}
+
+/// What stands beside a result of a table.
+fn of_table(kv: &str, dbi: &str) -> Map<String, Value> {
+    let mut told = head("kv", kv);
+    told.insert("dbi".to_owned(), json!(dbi));
+    told
 }

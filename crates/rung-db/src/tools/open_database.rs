@@ -1,6 +1,6 @@
 //! `datalevin_open_database`: a database, under an id.
 
-use rung_datalog::Options;
+use rung_auth::Access;
 use rung_dtlv::Store;
 use rung_fault::{Code, Detail, Fault};
 use serde::Deserialize;
@@ -47,13 +47,16 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         schema: part(input.schema.as_ref())?,
         opts: some_options(input.opts.as_ref())?,
     };
-    let writes = asking.writes();
+    let access = place.access(asking.most());
     let changes = [
         ("create", input.create),
         ("schema", given.schema.is_some()),
         ("opts", given.opts.is_some()),
     ];
-    if let Some((field, _)) = changes.iter().find(|(_, said)| *said && !writes) {
+    if let Some((field, _)) = changes
+        .iter()
+        .find(|(_, said)| *said && access < Access::Write)
+    {
         let why = format!("{field} would change something, and nothing may be changed here");
         return Err(Fault::new(Code::WritesDisabled, why)
             .with_hint("leave it out to open what is there")
@@ -62,14 +65,9 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let told = (place.shown(), place.is_elsewhere());
     let (handles, permit) = (&asking.state.handles, asking.permit());
     let id = match place {
-        Place::Folder(folder) => {
-            let options = Options {
-                create: writes,
-                writable: writes,
-            };
-            handles.open_database(permit, &folder, &options, &given, input.create)?
-        }
+        Place::Folder(folder) => handles.open_database(permit, &folder, &given, input.create)?,
         Place::Server(session) => {
+            let given = (given, access);
             handles.open_elsewhere(permit, session, given, &asking.watch, input.create)?
         }
     };

@@ -1,8 +1,8 @@
 //! `datalevin_open_kv`: a key-value store, under an id.
 
+use rung_auth::Access;
 use rung_dtlv::Store;
 use rung_fault::Fault;
-use rung_kv::KvOptions;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -38,20 +38,14 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let named = (input.dir.as_deref(), input.uri.as_deref());
     let place = asking.place(named, Store::Kv, input.client_opts.as_ref())?;
     let opts = some_options(input.opts.as_ref())?;
-    let (handles, permit, writes) = (&asking.state.handles, asking.permit(), asking.writes());
+    let (handles, permit) = (&asking.state.handles, asking.permit());
     let id = match &place {
-        Place::Folder(folder) => {
-            let options = KvOptions {
-                create: writes,
-                writable: writes,
-                ..KvOptions::default()
-            };
-            handles.open_kv(permit, folder, options)?
-        }
+        Place::Folder(folder) => handles.open_kv(permit, folder)?,
         Place::Server(session) => {
+            let access = asking.most();
             // How a store is kept there is not ours to say without leave to write.
-            let opts = opts.filter(|_| writes);
-            handles.open_kv_elsewhere(permit, session, opts, &asking.watch)?
+            let opts = opts.filter(|_| access == Access::Write);
+            handles.open_kv_elsewhere(permit, session, (opts, access), &asking.watch)?
         }
     };
     let mut told = head("kv", &id);

@@ -19,7 +19,7 @@ pub(super) const DEFINITION: Definition = Definition {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: OfKv = read(input)?;
     let store = asking.kv(&input.kv)?;
-    let index = store.vectors(options(input.opts.as_ref())?, asking.writes())?;
+    let index = store.vectors(options(input.opts.as_ref())?, asking.may_change(&input.kv))?;
     let handles = &asking.state.handles;
     let id = handles.open_vectors(asking.permit(), &input.kv, index)?;
     let mut told = head("vectorIndex", &id);

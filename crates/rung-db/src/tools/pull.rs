@@ -52,7 +52,11 @@ fn with_symbols(pattern: Edn) -> Edn {
         Edn::Vector(items) => Edn::Vector(items.into_iter().map(with_symbols).collect()),
         Edn::Map(members) => {
             let members = members.into_iter();
-            Edn::Map(members.map(|(key, within)| (key, with_symbols(within))).collect())
+            Edn::Map(
+                members
+                    .map(|(key, within)| (key, with_symbols(within)))
+                    .collect(),
+            )
         }
         other => other,
     }

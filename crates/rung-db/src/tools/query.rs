@@ -35,10 +35,7 @@ struct Input {
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let input: Input = read(input)?;
     let database = asking.database(&input.database)?;
-    let query = rung_edn::read(&input.query).map_err(|error| {
-        let why = format!("the query is no EDN: {error}");
-        Fault::new(Code::InvalidEdn, why).with(Detail::Field, "query")
-    })?;
+    let query = parsed(&input.query)?;
     let inputs: Vec<Edn> = input
         .inputs
         .unwrap_or_default()
@@ -47,5 +44,13 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         .collect::<Result<_, _>>()?;
     asking.answer(head("database", &input.database), Wanted::ALL, |taker| {
         database.query(&query, &inputs, taker)
+    })
+}
+
+/// A query as it is written.
+pub(super) fn parsed(text: &str) -> Result<Edn, Fault> {
+    rung_edn::read(text).map_err(|error| {
+        let why = format!("the query is no EDN: {error}");
+        Fault::new(Code::InvalidEdn, why).with(Detail::Field, "query")
     })
 }

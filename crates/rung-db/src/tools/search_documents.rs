@@ -1,5 +1,6 @@
 //! `datalevin_search_documents`: texts by their words.
 
+use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,6 +37,6 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let options = options(input.opts.as_ref())?;
     let beside = head("searchIndex", &input.search_index);
     asking.list(beside, Wanted::ALL, |taker| {
-        texts.search(input.query, options, taker)
+        texts.search(&Edn::text(input.query), options, taker)
     })
 }

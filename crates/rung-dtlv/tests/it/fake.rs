@@ -469,7 +469,9 @@ impl Memory {
             }
             "open-kv" | "close" | "close-kv" | "close-vecs" => Value::Nil,
             "open-dbi" => {
-                self.pairs.entry(arg(1).as_str().unwrap().to_owned()).or_default();
+                self.pairs
+                    .entry(arg(1).as_str().unwrap().to_owned())
+                    .or_default();
                 Value::Nil
             }
             "new-search-engine" | "new-vector-index" => {
@@ -477,7 +479,11 @@ impl Memory {
                 let options = options.as_map();
                 let domain = options.and_then(|map| map.get(&Value::keyword("domain")));
                 let domain = domain.and_then(Value::as_str).unwrap_or("datalevin");
-                let table = if kind == "new-search-engine" { "docs" } else { "vec-refs" };
+                let table = if kind == "new-search-engine" {
+                    "docs"
+                } else {
+                    "vec-refs"
+                };
                 self.pairs.entry(format!("{domain}/{table}")).or_default();
                 Value::Nil
             }

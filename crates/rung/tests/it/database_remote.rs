@@ -149,7 +149,10 @@ fn facts_on_a_server_are_written_and_read() {
         ),
         json!([ben])
     );
-    assert_eq!(told("search_datoms", json!({"v": 30, "limit": 1})), json!([{"e": 1, "a": ":age", "v": 30, "tx": 7, "added": true}]));
+    assert_eq!(
+        told("search_datoms", json!({"v": 30, "limit": 1})),
+        json!([{"e": 1, "a": ":age", "v": 30, "tx": 7, "added": true}])
+    );
     assert_eq!(told("count_datoms", json!({"a": ":age"})), 2);
     assert_eq!(told("count_datoms", json!({"e": [":name", "Zoe"]})), 0);
     assert_eq!(
@@ -161,13 +164,13 @@ fn facts_on_a_server_are_written_and_read() {
     two.fake.state.log.lock().clear();
     assert_eq!(two.call("query", of(reach)), Err(":tool-error".to_owned()));
     let call = json!({"txData": [[":db.fn/call", {"~edn": "user/f"}]]});
-    assert_eq!(two.call("transact", of(call)), Err(":tool-error".to_owned()));
+    assert_eq!(
+        two.call("transact", of(call)),
+        Err(":tool-error".to_owned())
+    );
     assert_eq!(two.fake.asked(), [""; 0]);
     two.call("close_database", of(json!({}))).unwrap();
-    assert_eq!(
-        two.rows(&db, ":name"),
-        Err(":unknown-database".to_owned())
-    );
+    assert_eq!(two.rows(&db, ":name"), Err(":unknown-database".to_owned()));
 }
 
 #[test]
@@ -186,7 +189,10 @@ fn a_long_answer_of_a_server_is_read_to_its_last_row() {
     let mut rows: Vec<Value> = told["result"]["~set"].as_array().unwrap().clone();
     assert_eq!(rows.len(), 200);
     assert_eq!(told["meta"]["truncations"][0]["original"], 3_000);
-    for (told, path) in [(&told, "[2990:3000]"), (&report, "[\"tx-data\"][2990:3000]")] {
+    for (told, path) in [
+        (&told, "[2990:3000]"),
+        (&report, "[\"tx-data\"][2990:3000]"),
+    ] {
         let next = &told["meta"]["next"]["arguments"];
         assert!(next["path"].is_string(), "{told}");
         let asked = json!({"handle": next["handle"], "path": path});
@@ -204,11 +210,15 @@ fn a_long_answer_of_a_server_is_read_to_its_last_row() {
 fn tables_texts_and_vectors_on_a_server_are_written_and_read() {
     let mut two = Two::new(&["--allow-writes"]);
     let uri = two.uri("things?store=kv");
-    let opened = two.call("open_kv", json!({"uri": uri, "clientOpts": {":pool-size": 1}}));
+    let opened = two.call(
+        "open_kv",
+        json!({"uri": uri, "clientOpts": {":pool-size": 1}}),
+    );
     let opened = opened.unwrap();
     assert_eq!(opened["remote"], true);
     let kv = &opened["kv"];
-    let puts = json!([["put", 1, "one"], [":put", 2, {"~str": ":two"}], [":put", 3, "x"], [":del", 3]]);
+    let puts =
+        json!([["put", 1, "one"], [":put", 2, {"~str": ":two"}], [":put", 3, "x"], [":del", 3]]);
     let asked = json!({"kv": kv, "dbi": "t", "txs": puts, "keyType": "long"});
     assert_eq!(
         two.call("kv_transact", asked).unwrap()["result"],
@@ -229,7 +239,12 @@ fn tables_texts_and_vectors_on_a_server_are_written_and_read() {
     assert_eq!(two.call("kv_get", none).unwrap()["result"], Value::Null);
     let none = json!({"kv": kv, "dbi": "nowhere", "keyRange": [":all"]});
     assert_eq!(two.call("kv_range", none).unwrap()["result"], json!([]));
-    let opened = two.fake.asked().iter().filter(|kind| *kind == "open-dbi").count();
+    let opened = two
+        .fake
+        .asked()
+        .iter()
+        .filter(|kind| *kind == "open-dbi")
+        .count();
     assert_eq!(opened, 3, "for the change and two readings");
 
     let index = two.call("open_search_index", json!({"kv": kv})).unwrap();
@@ -238,16 +253,31 @@ fn tables_texts_and_vectors_on_a_server_are_written_and_read() {
         let asked = json!({"searchIndex": index, "docRef": reference, "docText": text});
         two.call("add_document", asked).unwrap();
     }
-    let found = two.call("search_documents", json!({"searchIndex": index, "query": "red"}));
+    let found = two.call(
+        "search_documents",
+        json!({"searchIndex": index, "query": "red"}),
+    );
     assert_eq!(found.unwrap()["result"], json!([1, ":two"]));
     let one = json!({"searchIndex": index, "docRef": 1});
-    assert_eq!(two.call("document_indexed", one.clone()).unwrap()["result"], true);
+    assert_eq!(
+        two.call("document_indexed", one.clone()).unwrap()["result"],
+        true
+    );
     two.call("remove_document", one.clone()).unwrap();
-    assert_eq!(two.call("remove_document", one), Err(":tool-error".to_owned()));
+    assert_eq!(
+        two.call("remove_document", one),
+        Err(":tool-error".to_owned())
+    );
     let all = json!({"searchIndex": index});
-    assert_eq!(two.call("document_count", all.clone()).unwrap()["result"], 1);
+    assert_eq!(
+        two.call("document_count", all.clone()).unwrap()["result"],
+        1
+    );
     two.call("clear_documents", all.clone()).unwrap();
-    assert_eq!(two.call("document_count", all.clone()).unwrap()["result"], 0);
+    assert_eq!(
+        two.call("document_count", all.clone()).unwrap()["result"],
+        0
+    );
 
     let asked = json!({"kv": kv, "opts": {":dimensions": 2}});
     let vectors = two.call("open_vector_index", asked).unwrap();
@@ -377,7 +407,10 @@ fn a_server_that_was_gone_is_asked_again_when_it_is_back() {
     let said = failed["error"].as_str().unwrap();
     assert!(said.contains("was not repeated"), "{failed}");
     two.fake.go_down();
-    let failed = two.fails("query", json!({"database": db, "query": "[:find ?e :where [?e :name]]"}));
+    let failed = two.fails(
+        "query",
+        json!({"database": db, "query": "[:find ?e :where [?e :name]]"}),
+    );
     assert_eq!(failed["code"], ":tool-error", "{failed}");
     two.fake.come_back();
     assert_eq!(two.rows(&db, ":name"), before);
@@ -410,7 +443,10 @@ fn a_server_that_lies_is_not_believed() {
         let asked = json!({"database": db, "query": "[:find ?e ?v :in $ ?a :where [?e ?a ?v]]", "inputs": [":name"]});
         let failed = two.fails("query", asked);
         let code = failed["code"].as_str().unwrap();
-        assert!([":tool-error", ":result-too-large"].contains(&code), "{told}: {failed}");
+        assert!(
+            [":tool-error", ":result-too-large"].contains(&code),
+            "{told}: {failed}"
+        );
         assert_eq!(two.rows(&db, ":name"), before, "{told}");
     }
 }
@@ -432,7 +468,8 @@ fn a_server_that_hangs_holds_nobody_longer_than_it_may() {
     }
     assert!(two.rows(&db, ":name").is_ok());
     // A call that nobody waits for gives its connection back, of which there is one.
-    let asked = json!({"uri": uri, "create": true, "clientOpts": {":time-out": 600_000, ":pool-size": 1}});
+    let asked =
+        json!({"uri": uri, "create": true, "clientOpts": {":time-out": 600_000, ":pool-size": 1}});
     let db = two.call("open_database", asked).unwrap()["database"].clone();
     two.fake.state.log.lock().clear();
     two.fake.will([Mischief::Hang]);

@@ -5,25 +5,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
-use rung_db::{Limits, Options, Tools};
 use rung_fault::{Code, Fault};
 use rung_ladder::Budget;
 use rung_mcp::{Offer, SealKey, Server, stdio};
 use rung_tool::Sources;
 
+use crate::databases;
 use crate::exit::Result;
 use crate::results::Results;
 use crate::settings::Settings;
 
-const INSTRUCTIONS: &str = "\
-Databases of facts, asked by Datalog. Open one with datalevin_open_database {\"dir\": \"...\"} and pass its id as database. datalevin_query takes \
-EDN text: [:find ?e ?n :where [?e :name ?n]]. A string that begins with a colon is a keyword; {\"~str\": \":x\"} is the text. Long results are \
-cut: meta.next is the call that reads on.";
-
 pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) -> Result {
     crate::commands::log_to_stderr(settings);
     let results = Results::open(settings)?;
-    let limits = Limits::default();
     let root = |root: &PathBuf| {
         let why = |error: io::Error| {
             Fault::new(
@@ -33,29 +27,21 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         };
         root.canonicalize().map_err(why)
     };
-    let options = Options {
-        allow_writes,
-        limits,
-        roots: roots
-            .iter()
-            .map(root)
-            .collect::<std::result::Result<_, _>>()?,
-        servers: Some(Vec::new()),
-        version: env!("CARGO_PKG_VERSION"),
-    };
-    let databases = Tools::new(options, Arc::new(results.shelf.clone()))?;
+    let roots = roots.iter().map(root);
+    let roots = roots.collect::<std::result::Result<_, _>>()?;
+    let databases = databases::anywhere(allow_writes, roots, settings, &results)?;
     let own = results.toolbox(settings)?;
     let server = Server::new(Offer {
         name: "rung-db".to_owned(),
         title: "Databases".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         icon: crate::offer::ICON.to_owned(),
-        instructions: INSTRUCTIONS.to_owned(),
+        instructions: databases::INSTRUCTIONS.to_owned(),
         tools: Arc::new(Sources(vec![Arc::new(databases), Arc::new(own)])),
         resources: Arc::new(results.resources()),
         prompts: None,
         changes: None,
-        budget: Budget::bytes(limits.max_bytes),
+        budget: Budget::bytes(settings.db_limits().max_bytes),
         key: SealKey::new(results.request_key()?),
         tasks: None,
     });
