@@ -11,6 +11,7 @@ mod config_trust;
 mod connect;
 mod crash;
 mod database;
+mod database_grants;
 mod database_remote;
 mod database_tools;
 mod full_disk;
