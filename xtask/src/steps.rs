@@ -191,6 +191,7 @@ impl Steps {
                 ("bench/records", None),
                 ("bench/pdpp-mcp", Some("rung-bench-pdpp-mcp")),
                 ("bench/datalog", None),
+                ("bench/db-mcp", None),
             ] {
                 let mut bench = command("cargo");
                 bench
