@@ -77,6 +77,7 @@ DISPATCH = r"""
               (done (when return-db-info? (info conn))))
       :open-kv (do (when-not (@stores db-name) (swap! stores assoc db-name (d/open-kv (path db-name) (or opts {}))))
                    (done nil))
+      :list-databases (done (vec (.list (java.io.File. ^String @folder))))
       :close (done nil)
       :close-kv (done nil)
       :closed? (done false)

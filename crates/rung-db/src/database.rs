@@ -169,7 +169,7 @@ impl Database {
     /// An entity, as far as a pattern goes.
     pub(crate) fn pull(&self, pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
         match self {
-            Self::Here { db, .. } => Ok(db.pull(pattern, entity)?),
+            Self::Here { db, .. } => pulled(db, pattern, entity),
             Self::Elsewhere(database) => {
                 closed(pattern)?;
                 Ok(database.pull(pattern, entity)?)
@@ -189,7 +189,7 @@ impl Database {
                 for entity in entities {
                     // One alone can be much.
                     taker.look()?;
-                    let pulled = db.pull(pattern, entity)?;
+                    let pulled = pulled(db, pattern, entity)?;
                     if !taker.take(|| to_json(&pulled)) {
                         break;
                     }
@@ -394,6 +394,20 @@ impl Database {
             }
         }
     }
+}
+
+/// An entity, as far as a pattern goes. All of one that there is nothing of is its number, as servers have it.
+fn pulled(db: &Db, pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
+    let pulled = db.pull(pattern, entity)?;
+    let wants_all = || {
+        let items = pattern.as_sequence().unwrap_or_default();
+        items.contains(&Edn::symbol("*"))
+    };
+    if pulled.is_nil() && matches!(entity, Edn::Long(_)) && wants_all() {
+        let number = (Edn::keyword("db/id"), entity.clone());
+        return Ok(Edn::Map(std::iter::once(number).collect()));
+    }
+    Ok(pulled)
 }
 
 /// Refuses a change that calls a function of the server's host.

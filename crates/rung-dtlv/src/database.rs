@@ -95,6 +95,7 @@ impl Database {
     }
 
     /// The same database, for somebody who waits no longer than that.
+    #[must_use]
     pub fn within(&self, patience: Patience) -> Self {
         Self {
             session: self.session.within(patience),

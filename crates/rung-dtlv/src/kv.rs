@@ -32,6 +32,7 @@ impl KvStore {
     }
 
     /// The same store, for somebody who waits no longer than that.
+    #[must_use]
     pub fn within(&self, patience: Patience) -> Self {
         Self {
             session: self.session.within(patience),

@@ -23,6 +23,7 @@ impl SearchEngine {
     }
 
     /// The same index, for somebody who waits no longer than that.
+    #[must_use]
     pub fn within(&self, patience: Patience) -> Self {
         Self {
             store: self.store.within(patience),

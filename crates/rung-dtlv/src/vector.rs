@@ -22,6 +22,7 @@ impl VectorIndex {
     }
 
     /// The same index, for somebody who waits no longer than that.
+    #[must_use]
     pub fn within(&self, patience: Patience) -> Self {
         Self {
             store: self.store.within(patience),

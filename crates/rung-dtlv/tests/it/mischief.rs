@@ -1,8 +1,10 @@
 //! A server that does everything wrong. Nothing panics, nothing lasts longer than it may, and nobody learns the password.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rung_dtlv::{Database, Error};
+use rung_dtlv::{Database, Error, Patience};
 use rung_edn::Value;
 use rung_fault::{Code, Coded as _};
 
@@ -277,4 +279,77 @@ fn waiting_for_a_connection_ends_too() {
         let _ = database.schema();
         assert!(start.elapsed() < Duration::from_secs(4));
     });
+}
+
+#[test]
+fn a_server_that_was_gone_is_asked_again_when_it_is_back() {
+    let fake = Fake::start();
+    let database = filled(&fake);
+    let before = read(&database).unwrap();
+    fake.go_down();
+    let error = read(&database).unwrap_err();
+    let gone = matches!(error, Error::Unreachable { .. } | Error::Lost { .. });
+    assert!(gone, "{error}");
+    fake.come_back();
+    assert_eq!(read(&database).unwrap(), before);
+}
+
+#[test]
+fn whoever_stops_waiting_gives_the_connection_back() {
+    let fake = Fake::start();
+    let mut options = options();
+    options.pool_size = 1;
+    // Longer than any test.
+    options.request_timeout = Duration::from_hours(1);
+    let database = Database::open(fake.session_with("things", options), None, None).unwrap();
+    for mischief in [Mischief::Hang, Mischief::HangInContent, Mischief::Drip] {
+        fake.state.log.lock().clear();
+        fake.will([mischief]);
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let waiting = database.within(Patience {
+            until: None,
+            cancelled: Some(Arc::clone(&cancelled)),
+        });
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| read(&waiting).unwrap_err());
+            fake.wait_for("q", 1);
+            // Another waits for the connection, and gives up as well.
+            let other = scope.spawn(|| waiting.schema().unwrap_err());
+            cancelled.store(true, Ordering::Relaxed);
+            for error in [asked.join().unwrap(), other.join().unwrap()] {
+                assert!(matches!(error, Error::Cancelled { .. }), "{error}");
+            }
+        });
+        assert!(read(&database).is_ok());
+    }
+    let late = Patience {
+        until: Some(Instant::now()),
+        cancelled: None,
+    };
+    let error = read(&database.within(late)).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+}
+
+#[test]
+fn where_none_may_be_made_a_database_that_is_not_there_is_not_opened() {
+    let fake = Fake::start();
+    let mut options = options();
+    options.create = false;
+    let open = |name| Database::open(fake.session_with(name, options.clone()), None, None);
+    let error = open("elsewhere").unwrap_err();
+    assert_eq!(error.code(), Code::UnknownDatabase, "{error}");
+    assert_eq!(fake.asked(), ["list-databases"]);
+    let database = open("things").unwrap();
+    // Also where it went away since.
+    let reopen = edn(r#"{:type :reopen :db-name "things" :db-type "datalog"}"#);
+    let listed = edn(r#"{:type :command-complete :result ["other"]}"#);
+    fake.state.log.lock().clear();
+    fake.will([Mischief::Answer(reopen.clone()), Mischief::Answer(listed)]);
+    let error = database.schema().unwrap_err();
+    assert!(matches!(error, Error::Absent(_)), "{error}");
+    assert_eq!(fake.asked(), ["schema", "list-databases"]);
+    // Whoever asks for that again and again is not followed.
+    fake.will(std::iter::repeat_n(Mischief::Answer(reopen), 5));
+    let error = database.schema().unwrap_err();
+    assert!(matches!(error, Error::Answer(_)), "{error}");
 }

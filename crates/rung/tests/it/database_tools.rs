@@ -656,3 +656,182 @@ fn texts_and_vectors_are_found() {
         json!([{"e": 2, "a": ":note", "v": "a red fox", "tx": 1, "added": true}])
     );
 }
+
+/// The report of a long transaction was cut, and nothing said how to read the rest of it.
+#[test]
+fn a_report_that_is_cut_is_read_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let db = client.open(&json!({"dir": "long"}));
+    let rows: Vec<Value> = (0..450).map(|n| json!({":n": n})).collect();
+    let arguments = json!({"database": db, "txData": rows, "txMeta": "imported"});
+    let told = client.call("datalevin_transact", &arguments).unwrap();
+    let mut datoms = told["result"]["tx-data"].as_array().unwrap().clone();
+    assert_eq!(datoms.len(), 200);
+    assert_eq!(told["result"]["tx-meta"], "imported");
+    let mut next = told["meta"]["next"].clone();
+    while datoms.len() < 450 {
+        assert_eq!(next["tool"], "rung.read");
+        let read = client.ask(
+            "tools/call",
+            &json!({"name": next["tool"], "arguments": next["arguments"]}),
+        );
+        let read = &read["result"]["structuredContent"];
+        let more: Vec<Value> = serde_json::from_str(read["text"].as_str().unwrap()).unwrap();
+        assert!(!more.is_empty(), "{read}");
+        datoms.extend(more);
+        let path = format!("tx-data[{}:]", datoms.len());
+        next["arguments"]["path"] = json!(path);
+    }
+    let values: Vec<u64> = datoms.iter().map(|d| d["v"].as_u64().unwrap()).collect();
+    assert!(values.into_iter().eq(0..450));
+}
+
+#[test]
+fn what_is_wrong_with_arguments_has_the_code_that_is_known_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    // What may be left out may be null.
+    let opened = json!({"dir": "d", "uri": null, "create": null, "schema": null, "opts": null, "clientOpts": null});
+    let db = client.open(&opened);
+    for (tool, arguments, code, field) in [
+        (
+            "query",
+            json!({"query": "[:find"}),
+            ":invalid-request",
+            Some("query"),
+        ),
+        (
+            "query",
+            json!({"query": 5}),
+            ":invalid-params",
+            Some("query"),
+        ),
+        (
+            "query",
+            json!({"query": "[:find ?e :where [?e]]", "inputs": 5}),
+            ":invalid-request",
+            Some("inputs"),
+        ),
+        (
+            "datoms",
+            json!({"index": "eav", "limit": -1}),
+            ":invalid-request",
+            Some("limit"),
+        ),
+        (
+            "datoms",
+            json!({"index": "eav", "offset": 1.5}),
+            ":invalid-request",
+            Some("offset"),
+        ),
+        (
+            "search_datoms",
+            json!({"limit": "5"}),
+            ":invalid-request",
+            Some("limit"),
+        ),
+        (
+            "transact",
+            json!({"txData": {}}),
+            ":invalid-request",
+            Some("txData"),
+        ),
+        (
+            "pull_many",
+            json!({"selector": ["*"], "eids": 1}),
+            ":invalid-request",
+            Some("eids"),
+        ),
+        ("datoms", json!({}), ":invalid-params", Some("index")),
+        (
+            "query",
+            json!({"query": "[:find ?e :in $ ?e]", "inputs": [{"~handle": "x"}]}),
+            ":invalid-handle",
+            None,
+        ),
+    ] {
+        let mut all = json!({"database": db});
+        all.as_object_mut()
+            .unwrap()
+            .extend(arguments.as_object().unwrap().clone());
+        let failed = client
+            .try_call(&format!("datalevin_{tool}"), &all)
+            .unwrap_err();
+        assert_eq!(failed["code"], code, "{failed}");
+        if let Some(field) = field {
+            assert_eq!(failed["details"]["field"], field, "{failed}");
+        }
+    }
+    let all = json!({"database": db, "query": "[:find ?e :where [?e :n]]", "inputs": null});
+    assert!(client.call("datalevin_query", &all).is_ok());
+    let all = json!({"database": db, "index": "eav", "c1": null, "limit": null});
+    assert!(client.call("datalevin_datoms", &all).is_ok());
+}
+
+#[test]
+fn entities_that_are_not_there_and_values_that_look_alike_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let schema = json!({":name": {":db/unique": ":db.unique/identity"}});
+    let db = client.open(&json!({"dir": "d", "schema": schema}));
+    let value = json!({"~map": [[{"~str": ":z"}, 1], [":z", 2]]});
+    let data = json!([{":name": "a", ":any": value, ":n": 41, ":text": ":a b"}]);
+    client
+        .call(
+            "datalevin_transact",
+            &json!({"database": db, "txData": data}),
+        )
+        .unwrap();
+    let mut told = |tool: &str, more: Value| {
+        let mut all = json!({"database": db});
+        all.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        client
+            .call(&format!("datalevin_{tool}"), &all)
+            .map(|told| told["result"].clone())
+    };
+    assert_eq!(told("entity", json!({"eid": 99})), Ok(json!({})));
+    assert_eq!(
+        told("entity", json!({"eid": [":name", "z"]})),
+        Ok(Value::Null)
+    );
+    let entity = told("entity", json!({"eid": [":name", "a"]})).unwrap();
+    assert_eq!(entity[":any"], value);
+    assert_eq!(entity[":text"], json!({"~str": ":a b"}));
+    let nobody = json!({"eid": 99, "selector": ["*"]});
+    assert_eq!(told("pull", nobody), Ok(json!({":db/id": 99})));
+    let nobody = json!({"eid": 99, "selector": [":name"]});
+    assert_eq!(told("pull", nobody), Ok(Value::Null));
+    let pull = |xform: &str| json!({"eid": 1, "selector": [{"~pull": {"attr": {"attr": ":n", "xform": xform}}}]});
+    assert_eq!(told("pull", pull("inc")), Ok(json!({":n": 42})));
+    for unknown in ["clojure.core/eval", "nonsense"] {
+        assert_eq!(told("pull", pull(unknown)), Err(":tool-error".to_owned()));
+    }
+    // A part of the order alone, beyond what was asked for.
+    let page = json!({"index": "eav", "c1": 1, "offset": 1, "limit": 1});
+    assert_eq!(told("datoms", page).unwrap()[0]["a"], ":any");
+}
+
+#[test]
+fn a_schema_that_is_refused_makes_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    for wrong in [
+        json!({"schema": {":a": {":db/valueType": ":db.type/nonsense"}}}),
+        json!({"opts": {":vector-opts": {":dimensions": 0}}, "schema": {":v": {":db/valueType": ":db.type/vec"}}}),
+        json!({"opts": 5}),
+    ] {
+        let mut all = json!({"dir": "new"});
+        all.as_object_mut()
+            .unwrap()
+            .extend(wrong.as_object().unwrap().clone());
+        assert!(
+            client.call("datalevin_open_database", &all).is_err(),
+            "{wrong}"
+        );
+        assert!(!folder.path().join("new").exists(), "{wrong}");
+    }
+    client.open(&json!({"dir": "new"}));
+}
