@@ -178,6 +178,14 @@ impl Settings {
         }
     }
 
+    /// Folders that may be opened; any where there are none.
+    pub(crate) fn roots(&self) -> &[PathBuf] {
+        match self.values.get("roots") {
+            Some((Value::Folders(roots), _)) => roots,
+            _ => &[],
+        }
+    }
+
     /// How much of a database's answer is sent.
     pub(crate) fn db_limits(&self) -> Limits {
         let size = |key| usize::try_from(self.number(key)).unwrap_or(usize::MAX);

@@ -218,7 +218,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Folders,
         default: None,
         power: Power::Reaches,
-        help: "Folders that sources may open.",
+        help: "Folders within which databases may be opened; anywhere where there are none.",
     },
     Setting {
         key: "sources.*.command",

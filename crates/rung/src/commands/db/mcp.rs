@@ -27,6 +27,12 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         };
         root.canonicalize().map_err(why)
     };
+    // What is said here counts, in place of what the settings say.
+    let roots = if roots.is_empty() {
+        settings.roots()
+    } else {
+        roots
+    };
     let roots = roots.iter().map(root);
     let roots = roots.collect::<std::result::Result<_, _>>()?;
     let databases = databases::anywhere(allow_writes, roots, settings, &results)?;
