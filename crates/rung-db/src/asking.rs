@@ -275,9 +275,9 @@ impl Asking<'_> {
         let watch = &self.watch;
         let make = |give: &mut dyn FnMut(String) -> bool| {
             let mut taker = Taker::new(give, wanted, watch);
-            let made = make(&mut taker)?;
+            let outcome = make(&mut taker)?;
             taker.end()?;
-            Ok(made)
+            Ok(outcome)
         };
         let page = pages.of(make, keep)?;
         Ok(match &page.value {

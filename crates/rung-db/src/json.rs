@@ -210,7 +210,7 @@ fn pull(spec: &Map<String, Json>) -> Option<Result<Value, Fault>> {
     let options = known.iter().filter_map(|name| {
         let value = given(attribute.get(*name)?).map(|value| match value {
             // The name of a function, as functions are called.
-            Value::String(text) if *name == "xform" => Value::symbol(&*text),
+            Value::String(text) if *name == "xform" => Value::symbol(&text),
             value => value,
         });
         Some((*name, value))
@@ -255,8 +255,8 @@ mod tests {
             "\\PC{0,8}".prop_map(|text| Value::text(&*text)),
             "[:~]{1,2}[a-z /:\"]{0,4}".prop_map(|text| Value::text(&*text)),
             prop::sample::select(&TAGS[..]).prop_map(Value::text),
-            word.prop_map(|name| Value::keyword(&*name)),
-            word.prop_map(|name| Value::symbol(&*name)),
+            word.prop_map(|name| Value::keyword(&name)),
+            word.prop_map(|name| Value::symbol(&name)),
             (0_i64..4_000_000_000_000).prop_map(Value::Instant),
             prop::collection::vec(any::<u8>(), 0..9).prop_map(|bytes| Value::Bytes(bytes.into())),
             any::<u128>().prop_map(Value::Uuid),

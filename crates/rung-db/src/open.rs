@@ -193,7 +193,7 @@ impl Handles {
     pub(crate) fn open_elsewhere(
         &self,
         permit: &Permit,
-        session: Session,
+        session: &Session,
         (given, access): (Given, Access),
         watch: &Watch,
         anew: bool,

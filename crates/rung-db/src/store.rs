@@ -193,7 +193,7 @@ impl Store {
     pub(crate) fn range(
         &self,
         table: &str,
-        range: Edn,
+        range: &Edn,
         types: &Types,
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {

@@ -169,7 +169,9 @@ mod tests {
         };
         let wanted = Wanted::of(Some(2), Some(3));
         let mut taker = Taker::new(&mut give, wanted, &watch);
-        let asked = (0..).take_while(|n| taker.take(|| Value::from(*n))).count();
+        let asked = (0..99)
+            .take_while(|n| taker.take(|| Value::from(*n)))
+            .count();
         taker.end().unwrap();
         assert_eq!((items, asked), (vec!["3".to_owned(), "4".to_owned()], 4));
     }

@@ -51,6 +51,6 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let told = of_table(&input.kv, &input.dbi);
     let wanted = Wanted::of(input.limit, input.offset);
     asking.list(told, wanted, |taker| {
-        store.range(&input.dbi, range, &types, taker)
+        store.range(&input.dbi, &range, &types, taker)
     })
 }

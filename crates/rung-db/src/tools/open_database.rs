@@ -68,7 +68,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         Place::Folder(folder) => handles.open_database(permit, &folder, &given, input.create)?,
         Place::Server(session) => {
             let given = (given, access);
-            handles.open_elsewhere(permit, session, given, &asking.watch, input.create)?
+            handles.open_elsewhere(permit, &session, given, &asking.watch, input.create)?
         }
     };
     let (target, is_elsewhere) = told;
