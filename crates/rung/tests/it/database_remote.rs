@@ -1,5 +1,6 @@
 //! `rung db mcp` and databases on a server elsewhere, over `dtlv://`.
 
+use std::borrow::Borrow;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -64,14 +65,15 @@ impl Two {
         db
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, String> {
-        self.client.call(&format!("datalevin_{tool}"), &arguments)
+    fn call(&mut self, tool: &str, arguments: impl Borrow<Value>) -> Result<Value, String> {
+        self.client
+            .call(&format!("datalevin_{tool}"), arguments.borrow())
     }
 
-    fn fails(&mut self, tool: &str, arguments: Value) -> Value {
+    fn fails(&mut self, tool: &str, arguments: impl Borrow<Value>) -> Value {
         let called = self
             .client
-            .try_call(&format!("datalevin_{tool}"), &arguments);
+            .try_call(&format!("datalevin_{tool}"), arguments.borrow());
         called.unwrap_err()
     }
 
