@@ -174,9 +174,9 @@ impl Db {
     /// Opens the indexes of values that are found by likeness, as the schema and the options have them now. They are those of the
     /// version that is given.
     pub(crate) fn open_indexes(&self) -> Result<(u64, Arc<Indexes>)> {
-        let (version, schema) = self.read(|moment| {
-            let version = number(moment.view, moment.tables.meta, meta::VERSION)?;
-            Ok((version, moment.schema.clone()))
+        let (version, schema) = self.kv.read(|view| {
+            let (version, moment) = self.versioned(view)?;
+            Ok::<_, Error>((version, moment.schema))
         })?;
         let known = self.indexes.read().clone();
         if known.0 == version && version > 0 {
@@ -196,9 +196,22 @@ impl Db {
         self.indexes.read().1.clone()
     }
 
-    /// Runs `f` on everything as it is now.
+    /// Runs `f` on everything as it is now. It may run again from the start.
     pub fn read<T>(&self, mut f: impl FnMut(&Moment<'_>) -> Result<T>) -> Result<T> {
-        self.kv.read(|view| f(&self.moment(view)?))
+        loop {
+            let done = self.kv.read(|view| {
+                let (version, moment) = self.versioned(view)?;
+                // Another process may have changed what is found by likeness.
+                if self.indexes.read().0 < version {
+                    return Ok(None);
+                }
+                f(&moment).map(Some)
+            })?;
+            match done {
+                Some(done) => return Ok(done),
+                None => self.open_indexes()?,
+            };
+        }
     }
 
     /// Runs `f` in a transaction that is on disk when this returns. `f` may run again from the start.
@@ -226,6 +239,11 @@ impl Db {
     }
 
     pub(crate) fn moment<'t>(&self, view: View<'t>) -> Result<Moment<'t>> {
+        Ok(self.versioned(view)?.1)
+    }
+
+    /// A moment, and the version of its schema.
+    fn versioned<'t>(&self, view: View<'t>) -> Result<(u64, Moment<'t>)> {
         let tables = self.tables;
         let version = number(view, tables.meta, meta::VERSION)?;
         let known = self.schema.read().clone();
@@ -243,12 +261,13 @@ impl Db {
             }
             schema
         };
-        Ok(Moment {
+        let moment = Moment {
             view,
             tables,
             schema,
             indexes: self.indexes(),
-        })
+        };
+        Ok((version, moment))
     }
 
     /// The options that the database was given.

@@ -835,3 +835,29 @@ fn a_schema_that_is_refused_makes_no_folder() {
     }
     client.open(&json!({"dir": "new"}));
 }
+
+#[test]
+fn what_another_process_made_searchable_is_found_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let rung = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
+        command.current_dir(folder.path());
+        let ran = command.args(["--home", "home", "db"]).args(args).output();
+        assert!(ran.unwrap().status.success(), "{args:?}");
+    };
+    rung(&["transact", "a.db", "[{:note \"a red fox\"}]"]);
+    let mut client = Client::new(folder.path(), &[]);
+    let id = client.open(&json!({"dir": "a.db"}));
+    let query = "[:find ?v :where [(fulltext $ \"fox\") [[_ _ ?v]]]]";
+    let asked = json!({"database": id, "query": query});
+    let before = client.call("datalevin_query", &asked).unwrap();
+    assert_eq!(before["result"], json!({"~set": []}));
+    rung(&[
+        "schema",
+        "a.db",
+        "--set",
+        "{:note {:db/valueType :db.type/string :db/fulltext true}}",
+    ]);
+    let after = client.call("datalevin_query", &asked).unwrap();
+    assert_eq!(after["result"], json!({"~set": [["a red fox"]]}));
+}
