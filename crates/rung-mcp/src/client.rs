@@ -85,7 +85,9 @@ impl<'a> Meta<'a> {
 /// Reads an object. serde would also take its members as an array.
 pub(crate) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue, what: &str) -> Result<T> {
     if !raw.get().starts_with('{') {
-        return Err(Refusal::params(format!("{what} must be an object")).with_status(400));
+        return Err(Refusal::params(format!("{what} must be an object"))
+            .with_field(what)
+            .with_status(400));
     }
     serde_json::from_str(raw.get()).map_err(|error| invalid(what, &error).with_status(400))
 }
@@ -93,7 +95,7 @@ pub(crate) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue, what: &str)
 /// A refusal for a part of the parameters that does not read. What serde says quotes the input; it is bounded.
 pub(crate) fn invalid(what: &str, error: &serde_json::Error) -> Refusal {
     let why = error.to_string();
-    Refusal::params(format!("{what}: {}", rung_ladder::head(&why, 300)))
+    Refusal::params(format!("{what}: {}", rung_ladder::head(&why, 300))).with_field(what)
 }
 
 /// What a client can do, as it declares it.

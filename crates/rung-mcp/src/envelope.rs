@@ -43,15 +43,15 @@ pub enum Message<'a> {
     },
 }
 
-/// Which request: a string or a whole number, as it was written.
+/// Which request: a string or a number, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Id(Box<str>);
 
 impl Id {
     pub(crate) fn read(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
-        let number = || text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
-        let sound = text.len() <= MAX_ID_BYTES && (text.starts_with('"') || number());
+        let begins = |c: char| c == '"' || c == '-' || c.is_ascii_digit();
+        let sound = text.len() <= MAX_ID_BYTES && text.starts_with(begins);
         sound.then(|| Self(text.into()))
     }
 
@@ -87,6 +87,15 @@ pub enum Malformed {
         /// Whose it was, where that could be read.
         id: Option<Id>,
     },
+    /// Its id is none.
+    #[error("an id is a string or a number, of at most {MAX_ID_BYTES} bytes")]
+    NoId,
+    /// Its parameters are not an object.
+    #[error("params must be an object")]
+    NoObject {
+        /// Whose it was, if it wants an answer.
+        id: Option<Id>,
+    },
 }
 
 impl Malformed {
@@ -94,17 +103,31 @@ impl Malformed {
     pub fn code(&self) -> i32 {
         match self {
             Self::NotJson => code::PARSE,
-            Self::NotAMessage { .. } => code::INVALID_REQUEST,
+            Self::NotAMessage { .. } | Self::NoId => code::INVALID_REQUEST,
+            Self::NoObject { .. } => code::INVALID_PARAMS,
+        }
+    }
+
+    /// Whose it was, where that could be read.
+    pub(crate) fn id(&self) -> Option<&Id> {
+        match self {
+            Self::NotAMessage { id, .. } | Self::NoObject { id } => id.as_ref(),
+            Self::NotJson | Self::NoId => None,
+        }
+    }
+
+    /// The member at fault, where it is one.
+    pub(crate) fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::NoId => Some("id"),
+            Self::NoObject { .. } => Some("params"),
+            Self::NotJson | Self::NotAMessage { .. } => None,
         }
     }
 
     /// The answer to it.
     pub fn answer(&self) -> Vec<u8> {
-        let id = match self {
-            Self::NotAMessage { id, .. } => id.as_ref(),
-            Self::NotJson => None,
-        };
-        write_error(id, &ErrorBody::new(self.code(), self.to_string()))
+        write_error(self.id(), &ErrorBody::new(self.code(), self.to_string()))
     }
 }
 
@@ -187,13 +210,13 @@ impl<'a> Message<'a> {
             return Err(refuse("jsonrpc must be \"2.0\""));
         }
         if wire.id.is_some() && id.is_none() {
-            return Err(refuse(
-                "an id is a string or a whole number, of at most 512 bytes",
-            ));
+            return Err(Malformed::NoId);
         }
+        // Nothing is nothing, whether it is said or not.
+        let params = wire.params.filter(|params| params.get() != "null");
         let container = |raw: &RawValue| raw.get().starts_with(['{', '[']);
-        if wire.params.is_some_and(|params| !container(params)) {
-            return Err(refuse("params must be an object"));
+        if params.is_some_and(|params| !container(params)) {
+            return Err(Malformed::NoObject { id });
         }
         match (wire.method, id, wire.result, wire.error) {
             (Some(method), id, None, None) => {
@@ -201,7 +224,6 @@ impl<'a> Message<'a> {
                     why: "method must be a string",
                     id: id.clone(),
                 })?;
-                let params = wire.params;
                 Ok(match id {
                     Some(id) => Self::Request { id, method, params },
                     None => Self::Notification { method, params },
@@ -330,13 +352,10 @@ mod tests {
             r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
             r#"{"id":1,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
-            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":3}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
             r#"{"jsonrpc":"2.0","id":1}"#,
             r#"{"jsonrpc":"2.0","result":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
@@ -348,6 +367,25 @@ mod tests {
                 -32600,
                 "{text}"
             );
+        }
+        for params in ["3", "\"x\"", "true"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
+            let refused = Message::read(text.as_bytes()).unwrap_err();
+            assert_eq!(refused.code(), -32602, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_any_number_and_no_parameters_can_be_said() {
+        for id in ["1.5", "-0", "1e3", "\"1\""] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping","params":null}}"#);
+            let Ok(Message::Request {
+                id: read, params, ..
+            }) = Message::read(text.as_bytes())
+            else {
+                panic!("{text}");
+            };
+            assert_eq!((read.as_json(), params.is_none()), (id, true));
         }
     }
 

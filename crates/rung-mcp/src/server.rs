@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rung_auth::Permit;
+use rung_fault::Face;
 use rung_ladder::Budget;
 use rung_tool::{Changes, PromptSource, ResourceSource, ToolSource};
 use serde_json::value::RawValue;
@@ -28,6 +29,9 @@ pub struct Offer {
     pub title: String,
     /// Which one it is.
     pub version: &'static str,
+    /// In whose words requests are refused. Whoever takes the place of Datalevin's server is as strict as that one about how a
+    /// conversation begins and what a request is.
+    pub face: Face,
     /// A picture of it, as the address of an SVG.
     pub icon: String,
     /// What a model should know before it calls anything.
@@ -150,7 +154,7 @@ impl Server {
             Ok(body) if client.is_modern() => dressed(&self.0.modern, body),
             Ok(Body::Complete(result) | Body::Cacheable(result) | Body::Kind(_, result)) => result,
             Err(refusal) => {
-                let mut answer = refused(Some(id), &refusal);
+                let mut answer = self.refused(Some(id), &refusal);
                 // The legacy era says everything in the body.
                 if !client.is_modern() {
                     answer.status = 200;
@@ -167,7 +171,7 @@ impl Server {
                 message.len()
             );
             let data = json!({"code": "budget_too_small", "hint": "ask for less of it"});
-            return refused(Some(id), &Refusal::internal(why).with_data(data));
+            return self.refused(Some(id), &Refusal::internal(why).with_data(data));
         }
         Answer {
             message,
@@ -186,6 +190,19 @@ impl Server {
             max_bytes: most.max_bytes.min(own.unwrap_or(usize::MAX)),
             ..most
         }
+    }
+
+    /// The answer to what is not served, in the words of this server.
+    pub(crate) fn refused(&self, id: Option<&Id>, refusal: &Refusal) -> Answer {
+        Answer {
+            message: write_error(id, &refusal.told_on(self.0.offer.face)),
+            status: refusal.status,
+        }
+    }
+
+    /// Whether a conversation has to keep to its phases, and every message to be a request or a notification.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.0.offer.face == Face::Datalevin
     }
 
     /// What a reply may cost, once everything around it is paid for.
@@ -213,21 +230,8 @@ impl Server {
         params: Option<&RawValue>,
         tells: bool,
     ) -> Result<(Arc<Session>, Answer), Answer> {
-        #[derive(serde::Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow)]
-            protocol_version: std::borrow::Cow<'a, str>,
-            #[serde(borrow)]
-            capabilities: &'a RawValue,
-        }
-        let read = || {
-            let params = params.ok_or_else(|| Refusal::params("initialize needs params"))?;
-            let params: Params<'_> = read_object(params, "params")?;
-            let capabilities = Capabilities::read(params.capabilities)?;
-            Ok((Version::negotiated(&params.protocol_version), capabilities))
-        };
-        let (version, declared) = read().map_err(|refusal| refused(Some(id), &refusal))?;
+        let opened = opened(params, self.is_strict());
+        let (version, declared) = opened.map_err(|refusal| self.refused(Some(id), &refusal))?;
         let offer = &self.0.offer;
         let result = json!({
             "protocolVersion": version.name(),
@@ -246,6 +250,48 @@ impl Server {
     pub fn shut_down(&self) {
         self.0.shutdown.cancel();
     }
+}
+
+/// What a client opens a conversation with: the version that both speak, and what it can do.
+fn opened(params: Option<&RawValue>, strict: bool) -> Result<(Version, Capabilities)> {
+    #[derive(serde::Deserialize, Default)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        protocol_version: Option<&'a RawValue>,
+        #[serde(borrow)]
+        capabilities: Option<&'a RawValue>,
+        #[serde(borrow)]
+        client_info: Option<&'a RawValue>,
+    }
+    #[derive(serde::Deserialize)]
+    struct ClientInfo<'a> {
+        #[serde(borrow)]
+        name: Option<&'a RawValue>,
+        #[serde(borrow)]
+        version: Option<&'a RawValue>,
+    }
+    fn there<'a>(part: Option<&'a RawValue>, field: &str) -> Result<&'a RawValue> {
+        let missing = || Refusal::params(format!("initialize needs {field}")).with_field(field);
+        part.ok_or_else(missing)
+    }
+    fn text(part: Option<&RawValue>, field: &str) -> Result<String> {
+        let no_text = |_| Refusal::params(format!("{field} must be a string")).with_field(field);
+        serde_json::from_str(there(part, field)?.get()).map_err(no_text)
+    }
+    let params: Params<'_> = match params {
+        Some(params) => read_object(params, "params")?,
+        None => Params::default(),
+    };
+    let version = text(params.protocol_version, "protocolVersion")?;
+    let capabilities = Capabilities::read(there(params.capabilities, "capabilities")?)?;
+    if strict {
+        let who: ClientInfo<'_> =
+            read_object(there(params.client_info, "clientInfo")?, "clientInfo")?;
+        text(who.name, "clientInfo.name")?;
+        text(who.version, "clientInfo.version")?;
+    }
+    Ok((Version::negotiated(&version), capabilities))
 }
 
 /// Who we are, as a client of that version can be told.
@@ -305,7 +351,7 @@ fn capabilities(offer: &Offer, version: Version, tells: bool) -> Value {
     all
 }
 
-/// The answer to what is not served.
+/// The answer to what is not served, in our own words.
 pub(crate) fn refused(id: Option<&Id>, refusal: &Refusal) -> Answer {
     Answer {
         message: write_error(id, &refusal.body),

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -29,12 +29,31 @@ const MAX_RUNNING: usize = 1_000;
 /// What a client answered: its result, or the message of its error.
 pub(crate) type Answered = std::result::Result<Value, String>;
 
+/// How far a conversation is, once it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// `initialize` was answered.
+    Initializing,
+    /// The client said that it is ready.
+    Ready,
+}
+
+impl Phase {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Initializing => "initializing",
+            Self::Ready => "ready",
+        }
+    }
+}
+
 /// One conversation.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) permit: Permit,
     pub(crate) version: Version,
     pub(crate) capabilities: Capabilities,
+    ready: AtomicBool,
     log_level: Mutex<Level>,
     subscriptions: Mutex<HashSet<String>>,
     /// What we asked and have no answer to; `None` once nobody will answer any more.
@@ -48,11 +67,25 @@ impl Session {
             permit,
             version,
             capabilities,
+            ready: AtomicBool::new(false),
             log_level: Mutex::new(Level::Info),
             subscriptions: Mutex::default(),
             asked: Mutex::new(Some(HashMap::new())),
             next_ask: AtomicU64::new(1),
         })
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        if self.ready.load(Ordering::Relaxed) {
+            Phase::Ready
+        } else {
+            Phase::Initializing
+        }
+    }
+
+    /// The client is ready.
+    pub(crate) fn begin(&self) {
+        self.ready.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn log_level(&self) -> Level {

@@ -22,8 +22,8 @@ use crate::client::{Client, Meta};
 use crate::envelope::{Id, MAX_MESSAGE_BYTES, Message};
 use crate::exchange::Outlet;
 use crate::refusal::{Refusal, Result};
-use crate::server::{Answering, Request, Server, refused};
-use crate::session::{Running, Session, cancelled};
+use crate::server::{Answering, Request, Server};
+use crate::session::{Phase, Running, Session, cancelled};
 
 /// Messages waiting to be written beyond which nothing more is read.
 const MAX_WAITING: usize = 256;
@@ -147,8 +147,7 @@ impl Connection {
                 Ok(Line::Whole) if line.trim_ascii().is_empty() => {}
                 Ok(Line::Whole) => self.take(&line),
                 Ok(Line::TooLong) => {
-                    self.output
-                        .write_through(refused(None, &Refusal::too_long()).message);
+                    self.refuse(None, &Refusal::too_long());
                 }
                 Ok(Line::End) => return,
                 Err(error) => {
@@ -166,7 +165,7 @@ impl Connection {
         match Message::read(line) {
             Err(malformed) => {
                 tracing::debug!(%malformed, "not a message");
-                self.output.write_through(malformed.answer());
+                self.refuse(malformed.id(), &Refusal::from(&malformed));
             }
             Ok(Message::Request { id, method, params }) => {
                 tracing::debug!(%id, method = ?head(&method, 100), "request");
@@ -176,6 +175,16 @@ impl Connection {
                     params,
                 };
                 self.request(&request);
+            }
+            Ok(Message::Notification { method, .. })
+                if self.server.is_strict() && !method.starts_with("notifications/") =>
+            {
+                let refusal = Refusal::request("a request has an id").with_field("id");
+                self.refuse(None, &refusal);
+            }
+            Ok(Message::Response { id, .. }) if self.server.is_strict() => {
+                let why = "nothing was asked: a message has a method";
+                self.refuse(Some(&id), &Refusal::request(why));
             }
             Ok(Message::Notification { method, params }) => {
                 tracing::debug!(method = ?head(&method, 100), "notification");
@@ -193,14 +202,10 @@ impl Connection {
         let id = request.id.clone();
         let number = match self.running.begin(&id) {
             Ok(number) => number,
-            Err(refusal) => {
-                return self
-                    .output
-                    .write_through(refused(Some(&id), &refusal).message);
-            }
+            Err(refusal) => return self.refuse(Some(&id), &refusal),
         };
         let begun = std::panic::catch_unwind(AssertUnwindSafe(|| self.begin(request)));
-        let bug = |_| Err(refused(Some(&id), &Refusal::bug()).message);
+        let bug = |_| Err(self.server.refused(Some(&id), &Refusal::bug()).message);
         let mut answering = match begun.unwrap_or_else(bug) {
             Ok(answering) => answering,
             Err(message) => return self.answer(&id, number, message),
@@ -223,6 +228,12 @@ impl Connection {
         }
     }
 
+    /// Refuses, from the thread that reads, what was never under way.
+    fn refuse(&self, id: Option<&Id>, refusal: &Refusal) {
+        self.output
+            .write_through(self.server.refused(id, refusal).message);
+    }
+
     /// Answers from the thread that reads. Nothing is waited for while others wait to note an end: it is settled who
     /// writes, then that the request has ended, and then it is written.
     fn answer(&self, id: &Id, number: u64, message: Vec<u8>) {
@@ -238,7 +249,7 @@ impl Connection {
 
     /// Begins to answer, or answers at once.
     fn begin(&self, request: &Request<'_>) -> Result<Answering, Vec<u8>> {
-        let refuse = |refusal: &Refusal| refused(Some(&request.id), refusal).message;
+        let refuse = |refusal: &Refusal| self.server.refused(Some(&request.id), refusal).message;
         let meta = Meta::of(request.params).map_err(|refusal| refuse(&refusal))?;
         let client = if meta.version.is_some() || request.method == "server/discover" {
             let (version, capabilities, log_level) =
@@ -255,7 +266,11 @@ impl Connection {
             return Err(self.initialize(request));
         } else {
             let session = self.session.lock().clone();
-            let session = session.ok_or_else(|| refuse(&Refusal::uninitialized()))?;
+            let session = session.ok_or_else(|| refuse(&Refusal::uninitialized(request.method)))?;
+            let early = session.phase() == Phase::Initializing && request.method != "ping";
+            if early && self.server.is_strict() {
+                return Err(refuse(&Refusal::not_ready(request.method)));
+            }
             Client::of_session(self.permit.clone(), &session)
         };
         let outlet = self.output.clone();
@@ -264,9 +279,9 @@ impl Connection {
 
     fn initialize(&self, request: &Request<'_>) -> Vec<u8> {
         let mut slot = self.session.lock();
-        if slot.is_some() {
-            let refusal = Refusal::request("this connection is initialized already");
-            return refused(Some(&request.id), &refusal).message;
+        if let Some(session) = &*slot {
+            let refusal = Refusal::initialized(session.phase());
+            return self.server.refused(Some(&request.id), &refusal).message;
         }
         match self
             .server
@@ -283,6 +298,10 @@ impl Connection {
     fn notification(&self, method: &str, params: Option<&RawValue>) {
         if let Some(id) = cancelled(method, params) {
             self.running.cancel(&id);
+        } else if method == "notifications/initialized"
+            && let Some(session) = &*self.session.lock()
+        {
+            session.begin();
         }
     }
 }
@@ -365,7 +384,6 @@ mod own {
     use super::{Connection, Room};
     use crate::envelope::MAX_MESSAGE_BYTES;
     use crate::refusal::Refusal;
-    use crate::server::refused;
 
     /// Read at once.
     const PIECE_BYTES: usize = 64 << 10;
@@ -435,8 +453,7 @@ mod own {
     /// A line has ended.
     fn ended(connection: &Arc<Connection>, line: &mut Vec<u8>, too_long: &mut bool) {
         if std::mem::take(too_long) {
-            let answer = refused(None, &Refusal::too_long());
-            connection.output.write_through(answer.message);
+            connection.refuse(None, &Refusal::too_long());
         } else if !line.trim_ascii().is_empty() {
             connection.take(line);
         }

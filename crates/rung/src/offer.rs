@@ -69,6 +69,7 @@ pub(crate) fn offer(
         name: "rung".to_owned(),
         title: "Rung".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
+        face: rung_fault::Face::Rung,
         icon: ICON.to_owned(),
         instructions: instructions
             + &format!(

@@ -251,7 +251,7 @@ impl Posted<'_> {
         match sessions.find(&self.headers, &self.permit) {
             Ok(session) => self.legacy(&session, request, &meta).await,
             Err(NoSession::NotNamed) => {
-                let answer = refused(Some(&request.id), &Refusal::uninitialized());
+                let answer = refused(Some(&request.id), &Refusal::uninitialized(request.method));
                 json_response(StatusCode::BAD_REQUEST, answer.message)
             }
             Err(none) => none.into_response(),

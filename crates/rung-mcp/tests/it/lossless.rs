@@ -325,6 +325,7 @@ fn through(runtime: &Runtime, target: Target) -> Http {
         name: "between".to_owned(),
         title: "Between".to_owned(),
         version: "0",
+        face: rung_fault::Face::Rung,
         icon: String::new(),
         instructions: String::new(),
         tools: Arc::new(remote),

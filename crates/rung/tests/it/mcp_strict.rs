@@ -33,7 +33,7 @@ fn bad() -> Vec<(Vec<u8>, i64)> {
         ),
         (
             br#"{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}"#.to_vec(),
-            -32600,
+            -32602,
         ),
         (
             format!(

@@ -41,6 +41,7 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         name: "rung-db".to_owned(),
         title: "Databases".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
+        face: rung_fault::Face::Datalevin,
         icon: crate::offer::ICON.to_owned(),
         instructions: databases::INSTRUCTIONS.to_owned(),
         tools: Arc::new(Sources(vec![Arc::new(databases), Arc::new(own)])),

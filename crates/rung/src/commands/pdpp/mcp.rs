@@ -78,6 +78,7 @@ fn serve(
         name: args.server_name.clone(),
         title: "Personal data".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
+        face: rung_fault::Face::Rung,
         icon: crate::offer::ICON.to_owned(),
         instructions: INSTRUCTIONS.to_owned(),
         tools: tools.clone(),
