@@ -104,6 +104,13 @@ impl Fault {
         self
     }
 
+    /// The same fault in other words.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
+        self.message = message.into();
+        self
+    }
+
     /// The same fault, told with where it lies.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {

@@ -65,6 +65,9 @@ pub mod limits {
     /// Bytes of a reply where nobody said otherwise.
     pub const REPLY_BYTES: usize = 50_000;
 
+    /// Bytes of what an error says happened; it can repeat what the caller sent, which can be anything.
+    pub const ERROR_BYTES: usize = 4_096;
+
     /// Code points of a window by default.
     pub const WINDOW_CHARS: u64 = 4_096;
     /// Code points of a window at most.

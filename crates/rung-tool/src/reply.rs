@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::{Code, Face, Fault};
+use rung_ladder::limits::ERROR_BYTES;
 use rung_ladder::{Budget, Cut, Handle, Measure, Path, fit, head, json_bytes, json_string_bytes};
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
@@ -213,6 +214,12 @@ impl Reply {
 
     /// The reply to a call that failed.
     pub fn failed(fault: &Fault, face: Face, call: &Call) -> Self {
+        let fault = if fault.message().len() > ERROR_BYTES {
+            let said = format!("{}…", head(fault.message(), ERROR_BYTES));
+            &fault.clone().with_message(said)
+        } else {
+            fault
+        };
         let body = fault.body(face);
         let text = match face {
             Face::Rung => {
@@ -237,7 +244,7 @@ impl Reply {
             fault: Some(fault.clone()),
             relayed: None,
         };
-        // A message can repeat what the caller sent, which can be anything.
+        // Where even that is too much, it is said to whoever reads.
         if reply.bytes() > call.budget.max_bytes {
             reply.structured_content = None;
             let room = call

@@ -459,6 +459,24 @@ fn what_could_not_be_kept_is_not_called_undone() {
     assert!(!small.is_error, "what fits needs no store");
 }
 
+/// A failure that repeated a long argument had no code any more: all of it was given up for the message.
+#[test]
+fn a_failure_keeps_its_code_however_much_it_repeats() {
+    let call = reader();
+    for face in [Face::Rung, Face::Pdpp, Face::Datalevin] {
+        let said = format!("no name is {}", "é\"\n".repeat(1_000_000));
+        let fault = Fault::new(Code::UnknownDatabase, said).with_hint("open it");
+        let reply = Reply::failed(&fault, face, &call);
+        assert!(written(&reply) < 20_000, "{}", written(&reply));
+        let body = structured(&reply);
+        let body = body.get("error").filter(|e| e.is_object()).unwrap_or(&body);
+        assert_eq!(body["code"], Code::UnknownDatabase.name_on(face));
+        assert_eq!(body["hint"], "open it");
+        let text = reply.text();
+        assert!(text.contains("no name is é") && text.contains('…'));
+    }
+}
+
 #[test]
 fn one_payload_is_not_sent_twice_where_it_fits_once() {
     let rows: Vec<Value> = (0..400)
