@@ -204,6 +204,12 @@ fn values_are_given() {
 #[test]
 fn conditions_and_functions() {
     check(&[
+        // What is left of the smallest number fits, though the quotient does not.
+        (
+            "[:find ?x ?y :in $ :where [(rem -9223372036854775808 -1) ?x] [(mod -9223372036854775808 -1) ?y]]",
+            "",
+            "#{[0 0]}",
+        ),
         (
             "[:find ?e :where [?e :age ?a] [(> ?a 20)]]",
             "",

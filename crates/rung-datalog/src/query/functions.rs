@@ -749,14 +749,13 @@ fn division(kind: Division, one: &Value, other: &Value) -> Result<Value> {
     if let (Value::Long(one), Value::Long(other)) = (one, other) {
         let done = match kind {
             Division::Quot => one.checked_div(*other),
-            Division::Rem => one.checked_rem(*other),
-            Division::Mod => one.checked_rem(*other).map(|rem| {
-                if rem != 0 && (rem < 0) != (*other < 0) {
-                    rem + other
-                } else {
-                    rem
-                }
-            }),
+            // What is left fits, also where the quotient would not.
+            Division::Rem => Some(one.wrapping_rem(*other)),
+            Division::Mod => {
+                let rem = one.wrapping_rem(*other);
+                let other_side = rem != 0 && (rem < 0) != (*other < 0);
+                Some(if other_side { rem + other } else { rem })
+            }
         };
         return done
             .map(Value::Long)
