@@ -189,6 +189,25 @@ fn maps_within_maps_become_entities() {
     assert_eq!(db.of(3), ":name \"Bob\"");
 }
 
+/// Each part was taken away by a call within the call for its whole, and a long chain of them ended the process.
+#[test]
+fn parts_go_with_their_whole_however_deep() {
+    let db = database(
+        "{:part {:db/valueType :db.type/ref, :db/isComponent true} :see {:db/valueType :db.type/ref}}",
+    );
+    let chain: Vec<String> = (1..=50_000)
+        .map(|e| format!("[:db/add {e} :part {}]", e + 1))
+        .collect();
+    db.transact(&format!("[{}]", chain.join(" ")));
+    // It leads back to itself, and somebody who is no part of it leads into it.
+    db.transact(
+        "[[:db/add 50001 :part 1] [:db/add 90000 :see 40000] [:db/add 90000 :name \"other\"]]",
+    );
+    let report = db.transact("[[:db/retractEntity 1]]");
+    assert_eq!(report.datoms.len(), 50_002);
+    assert_eq!(db.all(), ["[90000 :name \"other\"]"]);
+}
+
 #[test]
 fn a_value_is_compared_before_it_is_set() {
     let db = database(PEOPLE);

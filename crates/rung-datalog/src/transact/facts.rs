@@ -204,20 +204,38 @@ impl Transaction<'_, '_, '_> {
         Ok(())
     }
 
+    /// Takes away what an entity has of an attribute, and the parts that this leads to.
     pub(super) fn remove_all(&mut self, e: Entity, attribute: &Arc<Attribute>) -> Step<()> {
-        for value in self.moment().values(e, attribute.id)? {
-            self.remove(e, attribute, &value)?;
-            if attribute.component
-                && let Some(part) = value.as_i64().and_then(|part| Entity::try_from(part).ok())
-            {
-                self.remove_entity(part)?;
-            }
-        }
-        Ok(())
+        let parts = self.remove_values(e, attribute)?;
+        self.remove_entities(parts)
     }
 
     /// Takes away everything of an entity, its parts, and what leads to it.
     pub(super) fn remove_entity(&mut self, e: Entity) -> Step<()> {
+        self.remove_entities(vec![e])
+    }
+
+    /// Parts have parts, and there is no end to how deep: what is left to do waits here, and not on the stack.
+    fn remove_entities(&mut self, mut left: Vec<Entity>) -> Step<()> {
+        while let Some(e) = left.pop() {
+            left.extend(self.remove_own(e)?);
+        }
+        Ok(())
+    }
+
+    /// Takes away what an entity has of an attribute, and gives its parts.
+    fn remove_values(&mut self, e: Entity, attribute: &Arc<Attribute>) -> Step<Vec<Entity>> {
+        let values = self.moment().values(e, attribute.id)?;
+        for value in &values {
+            self.remove(e, attribute, value)?;
+        }
+        let part = |value: &Value| value.as_i64().and_then(|part| Entity::try_from(part).ok());
+        let parts = values.iter().filter(|_| attribute.component);
+        Ok(parts.filter_map(part).collect())
+    }
+
+    /// Takes away everything of an entity and what leads to it, and gives its parts.
+    fn remove_own(&mut self, e: Entity) -> Step<Vec<Entity>> {
         let moment = self.moment();
         let mut own: Vec<u32> = Vec::new();
         for fact in moment.of_entity(e, None)? {
@@ -237,15 +255,16 @@ impl Transaction<'_, '_, '_> {
                 leading.push((holder?, attribute.clone()));
             }
         }
+        let mut parts = Vec::new();
         for a in own {
             if let Some(attribute) = self.schema.by_id(a).cloned() {
-                self.remove_all(e, &attribute)?;
+                parts.extend(self.remove_values(e, &attribute)?);
             }
         }
         for (holder, attribute) in leading {
             self.remove(holder, &attribute, &entity_value(e))?;
         }
-        Ok(())
+        Ok(parts)
     }
 
     /// Changes a document of an entity: the one that it has, or the one of several that is named by what it is.
