@@ -4,7 +4,7 @@ use rung_edn::{Map, Name, Value};
 
 use crate::datom::{Entity, encoded};
 use crate::db::{Db, Moment, entity_value};
-use crate::query::call_function;
+use crate::query::{Bounds, Held, Watch, call_function};
 use crate::schema::Attribute;
 use crate::transact::forward;
 use crate::{Error, Result};
@@ -13,6 +13,8 @@ use crate::{Error, Result};
 const LIMIT: usize = 1_000;
 /// Entities within entities.
 const MAX_DEPTH: usize = 200;
+/// Bytes of memory that a value takes beside what it says, with the key that it is under.
+const MEMBER_BYTES: usize = 100;
 
 fn wrong<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
@@ -21,10 +23,17 @@ fn wrong<T>(why: impl Into<String>) -> Result<T> {
 impl Db {
     /// An entity as a map, as far as the pattern goes.
     pub fn pull(&self, pattern: &Value, entity: &Value) -> Result<Value> {
+        self.pull_within(pattern, entity, &Bounds::default())
+    }
+
+    /// An entity as a map, as far as the pattern goes and the bounds allow. Entities that lead to each other in many ways are told
+    /// once for every way, so there is no telling beforehand how much that is.
+    pub fn pull_within(&self, pattern: &Value, entity: &Value, bounds: &Bounds) -> Result<Value> {
+        let watch = bounds.watch();
         self.read(|moment| {
             let puller = Puller::read(moment, pattern)?;
             match moment.entity_id(entity)? {
-                Some(e) => puller.pull(moment, e),
+                Some(e) => puller.pull(moment, e, &watch),
                 None => Ok(Value::Nil),
             }
         })
@@ -62,13 +71,16 @@ enum Within {
 }
 
 /// Where a pull is.
-struct Path {
+struct Path<'w> {
     /// Entities within entities.
     depth: usize,
     /// The entities that it came to by going on with the same pattern.
     through: Vec<Entity>,
     /// How often it may still go on.
     left: Option<usize>,
+    /// What was found so far.
+    held: Held,
+    watch: &'w Watch,
 }
 
 fn is_symbol(value: &Value, name: &str) -> bool {
@@ -135,16 +147,18 @@ impl Puller {
     }
 
     /// The entity as a map, or nothing where there is nothing of it.
-    pub(crate) fn pull(&self, moment: &Moment<'_>, e: Entity) -> Result<Value> {
+    pub(crate) fn pull(&self, moment: &Moment<'_>, e: Entity, watch: &Watch) -> Result<Value> {
         let mut path = Path {
             depth: 0,
             through: Vec::new(),
             left: None,
+            held: Held::default(),
+            watch,
         };
         self.entity(moment, e, &mut path)
     }
 
-    fn entity(&self, moment: &Moment<'_>, e: Entity, path: &mut Path) -> Result<Value> {
+    fn entity(&self, moment: &Moment<'_>, e: Entity, path: &mut Path<'_>) -> Result<Value> {
         if path.depth == MAX_DEPTH {
             return Ok(id_alone(e));
         }
@@ -159,7 +173,7 @@ impl Puller {
         })
     }
 
-    fn members(&self, moment: &Moment<'_>, e: Entity, path: &mut Path) -> Result<Map> {
+    fn members(&self, moment: &Moment<'_>, e: Entity, path: &mut Path<'_>) -> Result<Map> {
         let mut members = Map::new();
         if self.all {
             let mut own: Vec<u32> = Vec::new();
@@ -190,6 +204,28 @@ impl Puller {
             spec.put(self, moment, e, path, &mut members)?;
         }
         Ok(members)
+    }
+}
+
+/// Bytes of what a value says, where that can be long.
+fn said_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::Vector(items) | Value::List(items) => items
+            .iter()
+            .map(|item| MEMBER_BYTES + said_bytes(item))
+            .sum(),
+        Value::Set(items) => items
+            .iter()
+            .map(|item| MEMBER_BYTES + said_bytes(item))
+            .sum(),
+        Value::Map(members) => {
+            let each = members.iter();
+            each.map(|(key, value)| MEMBER_BYTES + said_bytes(key) + said_bytes(value))
+                .sum()
+        }
+        _ => 0,
     }
 }
 
@@ -298,7 +334,7 @@ impl Spec {
         puller: &Puller,
         moment: &Moment<'_>,
         e: Entity,
-        path: &mut Path,
+        path: &mut Path<'_>,
         members: &mut Map,
     ) -> Result<()> {
         let value = self
@@ -321,7 +357,7 @@ impl Spec {
         puller: &Puller,
         moment: &Moment<'_>,
         e: Entity,
-        path: &mut Path,
+        path: &mut Path<'_>,
     ) -> Result<Option<Value>> {
         if self.attribute.as_str() == "db/id" && !self.reverse {
             return Ok(Some(entity_value(e)));
@@ -334,6 +370,7 @@ impl Spec {
             let target = encoded(&entity_value(e));
             let mut found = Vec::new();
             for holder in moment.holders(attribute.id, &target)?.take(most) {
+                path.held.take(MEMBER_BYTES, path.watch)?;
                 found.extend(self.entity(puller, moment, holder?, &attribute, path)?);
             }
             // A part belongs to one whole.
@@ -348,6 +385,8 @@ impl Spec {
         let mut values = Vec::new();
         for fact in moment.of_entity(e, Some(attribute.id))?.take(most) {
             let value = moment.value(attribute.id, fact?.2)?;
+            path.held
+                .take(MEMBER_BYTES + said_bytes(&value), path.watch)?;
             match value
                 .as_i64()
                 .and_then(|e| Entity::try_from(e).ok())
@@ -374,18 +413,16 @@ impl Spec {
         moment: &Moment<'_>,
         e: Entity,
         attribute: &Attribute,
-        path: &mut Path,
+        path: &mut Path<'_>,
     ) -> Result<Option<Value>> {
         let something = |value: Value| (!value.is_nil()).then_some(value);
         match &self.within {
             Within::Pattern(within) => {
                 // It goes on with another pattern, which has come to nothing yet.
-                let mut fresh = Path {
-                    depth: path.depth,
-                    through: Vec::new(),
-                    left: None,
-                };
-                Ok(something(within.entity(moment, e, &mut fresh)?))
+                let (through, left) = (std::mem::take(&mut path.through), path.left.take());
+                let found = within.entity(moment, e, path);
+                (path.through, path.left) = (through, left);
+                Ok(something(found?))
             }
             Within::Again(times) => {
                 if path.through.contains(&e) {

@@ -633,6 +633,55 @@ fn a_query_ends_when_it_must() {
     assert!(error.to_string().contains("1048576 bytes"), "{error}");
 }
 
+/// Two parts a level, each with the same two parts: a level more is twice as much to tell, and nothing ended it.
+#[test]
+fn a_pull_ends_when_it_must() {
+    let db = database();
+    let schema = "{:part {:db/valueType :db.type/ref, :db/isComponent true, :db/cardinality :db.cardinality/many}}";
+    db.db.update_schema(&read(schema).unwrap()).unwrap();
+    let levels: Vec<String> = (500..700)
+        .step_by(2)
+        .map(|e| {
+            let parts = format!("[{} {}]", e + 2, e + 3);
+            format!(
+                "{{:db/id {e} :part {parts}}} {{:db/id {} :part {parts}}}",
+                e + 1
+            )
+        })
+        .collect();
+    let levels = format!("[{}]", levels.join(" "));
+    db.db.transact(&read(&levels).unwrap()).unwrap();
+    let pulled = |pattern: &str, bounds: &Bounds| {
+        let pattern = read(pattern).unwrap();
+        let told = db.db.pull_within(&pattern, &Value::Long(500), bounds);
+        told.expect_err("there is no end to it").to_string()
+    };
+    let asked = |bounds: &Bounds| {
+        let query = read("[:find (pull ?e [*]) . :where [?e :part 502]]").unwrap();
+        let told = db.db.query(&query, &[], bounds);
+        told.expect_err("there is no end to it").to_string()
+    };
+    let few = Bounds {
+        max_bytes: 1 << 20,
+        ..Bounds::default()
+    };
+    let short = Bounds {
+        max_ms: Some(20),
+        ..Bounds::default()
+    };
+    let gone = Bounds {
+        cancelled: Some(std::sync::Arc::new(true.into())),
+        ..Bounds::default()
+    };
+    for pattern in ["[*]", "[{:part ...}]", "[{:part 150}]"] {
+        assert!(pulled(pattern, &few).contains("1048576 bytes"));
+        assert!(pulled(pattern, &short).contains("20 ms"));
+        assert!(!pulled(pattern, &gone).is_empty());
+    }
+    assert!(asked(&few).contains("1048576 bytes"));
+    assert!(asked(&short).contains("20 ms"));
+}
+
 #[test]
 fn a_plan_is_shown_with_what_was_expected_and_found() {
     let db = database();

@@ -391,7 +391,7 @@ impl<'c, 'q, 't> Finder<'c, 'q, 't> {
                 let Some(e) = moment.entity_id(&called)? else {
                     return Ok(Value::Nil);
                 };
-                self.pullers[&key].pull(moment, e)
+                self.pullers[&key].pull(moment, e, self.context.watch)
             }
         }
     }

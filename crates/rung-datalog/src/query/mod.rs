@@ -35,7 +35,7 @@ use prepared::Prepared;
 use relation::Relation;
 pub use solve::Step;
 use solve::{Context, Source, bound};
-use watch::Watch;
+pub(crate) use watch::{Held, Watch};
 
 use crate::db::{Db, Moment};
 use crate::{Error, Result};
@@ -60,6 +60,13 @@ impl Default for Bounds {
             max_bytes: 1 << 30,
             cancelled: None,
         }
+    }
+}
+
+impl Bounds {
+    /// Begins to keep to them.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::new(self.max_ms, self.max_bytes, self.cancelled.clone())
     }
 }
 
@@ -88,7 +95,7 @@ impl Db {
         options: &Value,
         bounds: &Bounds,
     ) -> Result<Vec<Vec<Value>>> {
-        let watch = Watch::new(bounds.max_ms, bounds.max_bytes, bounds.cancelled.clone());
+        let watch = bounds.watch();
         self.read(|moment| likeness::texts(moment, (None, wanted.clone(), options.clone()), &watch))
     }
 
@@ -191,8 +198,11 @@ fn given<'t>(
         (Some(own), Some(most)) => Some(own.min(most)),
         (own, most) => own.or(most),
     };
-    let watch = Watch::new(max_ms, bounds.max_bytes, bounds.cancelled.clone());
-    Ok((given, watch))
+    let bounds = Bounds {
+        max_ms,
+        ..bounds.clone()
+    };
+    Ok((given, bounds.watch()))
 }
 
 /// Finds the rows of an answer, and gives them to `taker`: as they are found where `flows`, or where not all of them are wanted.
