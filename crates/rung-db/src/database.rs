@@ -169,7 +169,7 @@ impl Database {
     /// An entity, as far as a pattern goes.
     pub(crate) fn pull(&self, pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
         match self {
-            Self::Here { db, .. } => pulled(db, pattern, entity),
+            Self::Here { db, bounds, .. } => pulled((db, bounds), pattern, entity),
             Self::Elsewhere(database) => {
                 closed(pattern)?;
                 Ok(database.pull(pattern, entity)?)
@@ -185,11 +185,11 @@ impl Database {
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         match self {
-            Self::Here { db, .. } => {
+            Self::Here { db, bounds, .. } => {
                 for entity in entities {
                     // One alone can be much.
                     taker.look()?;
-                    let pulled = pulled(db, pattern, entity)?;
+                    let pulled = pulled((db, bounds), pattern, entity)?;
                     if !taker.take(|| to_json(&pulled)) {
                         break;
                     }
@@ -397,8 +397,8 @@ impl Database {
 }
 
 /// An entity, as far as a pattern goes. All of one that there is nothing of is its number, as servers have it.
-fn pulled(db: &Db, pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
-    let pulled = db.pull(pattern, entity)?;
+fn pulled((db, bounds): (&Db, &Bounds), pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
+    let pulled = db.pull_within(pattern, entity, bounds)?;
     let wants_all = || {
         let items = pattern.as_sequence().unwrap_or_default();
         items.contains(&Edn::symbol("*"))
