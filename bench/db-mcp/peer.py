@@ -59,7 +59,7 @@ class Peer:
     def query(self, asked):
         engine = self.engine
         query, given = engine.read(asked["query"]), engine.read(asked["input"])
-        q = engine.clojure.var("datalevin.core", "q")
+        q = engine.datalevin("q")
         database = engine.datalevin("db")(self.connection)
         return {"ms": median(lambda: q(query, database, given))}
 

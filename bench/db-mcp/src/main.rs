@@ -25,7 +25,7 @@ const PEER_SECONDS: u64 = 60;
 
 fn main() -> Result<()> {
     let said = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
-    let rung = said("--rung").map_or_else(rung, |path| Ok(PathBuf::from(path)))?;
+    let rung = said("--rung").map_or_else(rung, |path| Ok(std::path::absolute(path)?))?;
     let with_peer = !std::env::args().any(|arg| arg == "--without-peer");
     let folder = tempfile::tempdir()?;
     let mut bench = Bench {
