@@ -6,14 +6,16 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
 use rung_ladder::head;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -31,10 +33,13 @@ const MAX_WAITING: usize = 256;
 const MAX_WAITING_LOSSY: usize = 1_024;
 /// How long calls under way may take when the client has gone.
 const GRACE: Duration = Duration::from_secs(30);
+/// How often it is looked meanwhile whether anybody still reads.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long the last answers may take to be read.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// Serves `input` and `output` until the input ends, the output breaks, or `stop` does. Calls under way finish.
+/// Serves `input` and `output` until the input ends, the output breaks, or `stop` does. Calls under way finish, while anybody
+/// reads.
 pub async fn serve<R, W>(
     server: Server,
     permit: Permit,
@@ -43,7 +48,7 @@ pub async fn serve<R, W>(
     stop: impl Future<Output = ()>,
 ) where
     R: BufRead + Send + 'static,
-    W: Write + Send + 'static,
+    W: Write + AsFd + Send + 'static,
 {
     let connection = Connection::new(server, permit, Output::new(output, None));
     let ended = Arc::new(Notify::new());
@@ -98,7 +103,13 @@ async fn until_over(
     }
     // Waiting blocks a thread, and the runtime must go on.
     let waited = tokio::task::spawn_blocking(move || {
-        connection.running.wait_until_idle(GRACE);
+        let until = Instant::now() + GRACE;
+        while connection.running.is_busy() && Instant::now() < until {
+            if connection.output.is_unread() {
+                connection.running.cancel_all();
+            }
+            connection.running.wait_until_idle(LOOK);
+        }
         connection.output.flush(FLUSH);
         connection.output.close();
     });
@@ -366,6 +377,8 @@ struct Output {
     changed: Condvar,
     writer: Mutex<Box<dyn Write + Send>>,
     broke: Notify,
+    /// Where it is written to, where that can be looked at.
+    end: Option<OwnedFd>,
     /// Tells whether so many bytes can be written without waiting, where that can be told.
     room: Option<Room>,
 }
@@ -489,8 +502,9 @@ impl std::fmt::Debug for Output {
 }
 
 impl Output {
-    fn new(writer: impl Write + Send + 'static, room: Option<Room>) -> Arc<Self> {
+    fn new(writer: impl Write + AsFd + Send + 'static, room: Option<Room>) -> Arc<Self> {
         let output = Arc::new(Self {
+            end: writer.as_fd().try_clone_to_owned().ok(),
             room,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -582,11 +596,20 @@ impl Output {
     }
 
     fn flush(&self, at_most: Duration) {
-        let until = std::time::Instant::now() + at_most;
+        let until = Instant::now() + at_most;
         let mut state = self.state.lock();
         while (state.writing || !state.queue.is_empty())
             && !self.changed.wait_until(&mut state, until).timed_out()
         {}
+    }
+
+    /// Whether nobody is there any more to read what is written.
+    fn is_unread(&self) -> bool {
+        let Some(end) = &self.end else { return false };
+        let mut watched = [PollFd::new(end, PollFlags::empty())];
+        let looked = rustix::event::poll(&mut watched, Some(&Timespec::default()));
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        looked.is_ok() && watched[0].revents().intersects(gone)
     }
 
     /// Nothing more is written, and nobody waits to write.

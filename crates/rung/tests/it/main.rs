@@ -14,6 +14,7 @@ mod database;
 mod database_grants;
 mod database_remote;
 mod database_lifecycle;
+mod database_runaway;
 mod database_tools;
 mod databases;
 mod full_disk;
