@@ -1,0 +1,743 @@
+//! Whatever a query, an input, a pattern, a transaction or a line tries: it is refused by a code or harmless, the process
+//! lives, and nothing outside the database is read, made or changed.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::databases::{Databases, changed, memory_kb, tree};
+use crate::sandbox::Sandbox;
+
+/// What a file beside the databases says, and nobody may learn.
+const SECRET: &str = "correct-horse-battery-staple";
+/// What a process that answered all this may still hold.
+const MAX_KB: u64 = 600 << 10;
+
+/// What becomes of an attempt.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// The tool fails, with this code.
+    Code(&'static str),
+    /// The tool answers.
+    Harmless,
+}
+use End::{Code, Harmless};
+
+const PARAMS: End = Code(":invalid-params");
+const ERROR: End = Code(":tool-error");
+
+/// A tool, its arguments, and what becomes of it.
+type Attempt = (&'static str, Value, End);
+
+/// What is open.
+struct Open {
+    databases: Databases,
+    database: String,
+    kv: String,
+    search: String,
+    vectors: String,
+}
+
+impl Open {
+    fn new(sandbox: &Sandbox) -> Self {
+        let mut databases = Databases::start(sandbox, &["--allow-writes", "--root", "databases"]);
+        let schema = json!({
+            ":name": {":db/valueType": ":db.type/string", ":db/unique": ":db.unique/identity"},
+            ":n": {":db/valueType": ":db.type/long"},
+            ":d": {":db/valueType": ":db.type/double"},
+            ":doc": {":db/valueType": ":db.type/idoc"},
+            ":part": {":db/valueType": ":db.type/ref", ":db/isComponent": true, ":db/cardinality": ":db.cardinality/many"},
+        });
+        let database = databases.open(
+            "datalevin_open_database",
+            &json!({"dir": "databases/facts", "schema": schema}),
+            "database",
+        );
+        let mut data = vec![json!({":db/id": 1, ":name": "Ada"})];
+        data.extend((2..=300).map(|n| json!({":db/id": n, ":n": n})));
+        // Two parts a level, each with the same two: a level more is twice as much to tell.
+        data.extend((1_000..1_200).map(|e| {
+            let below = e / 2 * 2 + 2;
+            json!({":db/id": e, ":part": [below, below + 1]})
+        }));
+        // A chain.
+        data.extend((2_000..12_000).map(|e| json!({":db/id": e, ":part": e + 1})));
+        databases.got(
+            "datalevin_transact",
+            &json!({"database": database, "txData": data}),
+        );
+        let kv = databases.open("datalevin_open_kv", &json!({"dir": "databases/kv"}), "kv");
+        let search = databases.open(
+            "datalevin_open_search_index",
+            &json!({"kv": kv}),
+            "searchIndex",
+        );
+        let vectors = databases.open(
+            "datalevin_open_vector_index",
+            &json!({"kv": kv, "opts": {":dimensions": 2}}),
+            "vectorIndex",
+        );
+        Self {
+            databases,
+            database,
+            kv,
+            search,
+            vectors,
+        }
+    }
+
+    /// The arguments of a tool, with the id of what it concerns.
+    fn of(&self, tool: &str, mut arguments: Value) -> Value {
+        let known = ["database", "kv", "searchIndex", "vectorIndex"];
+        let said = known.iter().any(|id| arguments.get(id).is_some());
+        if said || tool.contains("open_database") || tool == "datalevin_open_kv" {
+            return arguments;
+        }
+        let (key, id) = if tool.contains("kv_") || tool.contains("open_") {
+            ("kv", &self.kv)
+        } else if tool.contains("document") {
+            ("searchIndex", &self.search)
+        } else if tool.contains("vector") {
+            ("vectorIndex", &self.vectors)
+        } else {
+            ("database", &self.database)
+        };
+        arguments[key] = json!(id);
+        arguments
+    }
+
+    /// The next thing asked is answered, and rightly.
+    fn lives(&mut self, after: &str) {
+        let query = "[:find ?n . :where [1 :name ?n]]";
+        let told = self.databases.ask(&self.database, query);
+        assert_eq!(told, "Ada", "after {after}");
+    }
+}
+
+/// A query that gives what a call gives.
+fn calls(call: &str) -> Value {
+    json!({"query": format!("[:find ?x . :in $ :where [({call}) ?x]]")})
+}
+
+fn given(query: &str, input: Value) -> Value {
+    json!({"query": query, "inputs": [input]})
+}
+
+fn edn(text: &str) -> Value {
+    json!({"~edn": text})
+}
+
+/// Functions and forms of a host that could reach beyond the database.
+fn reaching_out() -> Vec<Attempt> {
+    let query = "datalevin_query";
+    let calls_out = [
+        "slurp \"secret.txt\"",
+        "clojure.core/slurp \"secret.txt\"",
+        "clojure.core/spit \"made.txt\" \"x\"",
+        "System/exit 0",
+        "java.lang.System/exit 0",
+        "System/getenv \"SECRET\"",
+        "java.io.File. \"secret.txt\"",
+        ".length \"abc\"",
+        ".exec \"id\"",
+        "clojure.java.shell/sh \"id\"",
+        "clojure.core/eval (+ 1 1)",
+        "eval \"(+ 1 1)\"",
+        "load-file \"secret.txt\"",
+        "require \"clojure.java.io\"",
+        "resolve \"slurp\"",
+        "read-string \"#=(+ 1 1)\"",
+        "udf \"f\"",
+        "(fn [] 1)",
+        "apply slurp [\"secret.txt\"]",
+        "embedding-neighbors $ \"x\"",
+    ];
+    let mut all: Vec<Attempt> = calls_out
+        .iter()
+        .map(|call| (query, calls(call), ERROR))
+        .collect();
+    let by_name = "[:find ?x . :in $ ?f :where [(?f \"secret.txt\") ?x]]";
+    all.extend([
+        (query, given(by_name, edn("slurp")), ERROR),
+        (query, given(by_name, edn("clojure.core/slurp")), ERROR),
+        (query, given(by_name, json!("slurp")), ERROR),
+        (query, given(by_name, json!(":slurp")), ERROR),
+        (query, json!({"query": "[:find (aggregate slurp ?n) :where [_ :name ?n]]"}), ERROR),
+        (query, json!({"query": "[:find (clojure.core/slurp ?n) :where [_ :name ?n]]"}), ERROR),
+        (query, json!({"query": "[:find (pull ?e [[:name :xform slurp]]) :where [?e :name]]"}), ERROR),
+        (query, json!({"query": "[:find ?n :where [_ :name ?n] :having [(slurp ?n)]]"}), ERROR),
+        (query, json!({"query": "[:find ?x :where [(q [:find ?y :where [(slurp \"secret.txt\") ?y]] $) [[?x]]]]"}), ERROR),
+        (query, given("[:find ?x :in $ % :where (r ?x)]", edn("[[(r ?x) [(slurp \"secret.txt\") ?x]]]")), ERROR),
+        (query, given("[:find ?x :in $ $f :where [$f ?x]]", json!("secret.txt")), ERROR),
+        (query, json!({"query": "[:find ?x :where [(idoc-match $ :doc {:a (slurp \"secret.txt\")}) [[?x]]]]"}), ERROR),
+        (query, json!({"query": "[:find ?x :where [(fulltext $ \"x\" {:doc-filter slurp}) [[?x]]]]"}), ERROR),
+        ("datalevin_pull", json!({"selector": [edn("[:name :xform clojure.core/slurp]")], "eid": 1}), ERROR),
+        ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("(fn [db] (slurp \"secret.txt\"))")]]}), ERROR),
+        ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("clojure.core/slurp"), "secret.txt"]]}), ERROR),
+        ("datalevin_transact", json!({"txData": [[":installed", 1]]}), ERROR),
+        ("datalevin_search_documents", json!({"query": "x", "opts": {":doc-filter": edn("slurp")}}), ERROR),
+        ("datalevin_vector_search", json!({"queryVector": [1, 2], "opts": {":vec-filter": edn("slurp")}}), ERROR),
+        ("datalevin_open_search_index", json!({"opts": {":analyzer": edn("clojure.core/slurp")}}), ERROR),
+    ]);
+    all
+}
+
+/// Texts that a reader of another language would take for more than data.
+fn unreadable() -> Vec<Attempt> {
+    let bad = [
+        "#=(+ 1 1)",
+        "#=(java.lang.System/exit 0)",
+        "#inst \"junk\"",
+        "#inst \"2026-99-99\"",
+        "#inst \"99999999999-01-01\"",
+        "#uuid \"x\"",
+        "#datalevin/bytes \"!!\"",
+        "@x",
+        "'x",
+        "#'x",
+        "#(+ 1 %)",
+        "`(a ~b)",
+        "\"\\ud800\"",
+        "\\uD800",
+        "##Junk",
+        "1e1000000000M",
+        "1e-1000000000M",
+        "1/0",
+        "#{1 1}",
+        "{1}",
+        "((",
+        "1 2",
+        "",
+    ];
+    let query = "[:find ?x . :in $ ?x]";
+    let mut all: Vec<Attempt> = bad
+        .iter()
+        .map(|text| ("datalevin_query", given(query, edn(text)), PARAMS))
+        .collect();
+    // Tags of others are data, and stay what they are.
+    for text in ["#foo/bar 1", "#clojure.core/eval [+ 1 1]", "#js {}"] {
+        all.push(("datalevin_query", given(query, edn(text)), Harmless));
+    }
+    for text in [
+        "(((",
+        "#=(+ 1 1)",
+        "[:find ?x",
+        "\"",
+        "1 2",
+        "",
+        "\u{0}",
+        "\u{feff}[]",
+    ] {
+        all.push(("datalevin_query", json!({"query": text}), PARAMS));
+    }
+    for text in [
+        "[]",
+        "{}",
+        "nil",
+        "[:find]",
+        ":find",
+        "{:find [?x] :nope 1}",
+        "#a #a 1",
+    ] {
+        all.push(("datalevin_query", json!({"query": text}), ERROR));
+    }
+    for value in [
+        json!({"~uuid": "\" x \""}),
+        json!({"~date": "2026-01-01\" 5 \""}),
+        json!({"~bytes": "\" x \""}),
+        json!({"~bigint": "1.5"}),
+        json!({"~bigdec": "1e1000000000"}),
+        json!({"~set": 5}),
+        json!({"~map": [[1]]}),
+        json!({"~str": 5}),
+        json!({"~edn": 5}),
+    ] {
+        all.push(("datalevin_query", given(query, value), PARAMS));
+    }
+    all
+}
+
+/// What has no end, or would fill the memory.
+fn without_end() -> Vec<Attempt> {
+    let query = "datalevin_query";
+    let deep = |open: &str, shut: &str, times: usize| open.repeat(times) + &shut.repeat(times);
+    let rule = "[:find (count ?x) . :in $ % :where (r ?x)]";
+    let briefly = "[:find (count ?x) . :in $ % :where (r ?x) :timeout 200]";
+    let numbers = "[[(r ?x) [(ground 0) ?x]] [(r ?x) (r ?y) [(inc ?y) ?x]]]";
+    let texts = "[[(r ?x) [(ground \"ab\") ?x]] [(r ?x) (r ?y) [(str ?y ?y) ?x]]]";
+    let vectors = "[[(r ?x) [(ground 1) ?x]] [(r ?x) (r ?y) [(vector ?y ?y) ?x]]]";
+    let products = "[[(r ?x) [(ground 9) ?x]] [(r ?x) (r ?y) [(* ?y ?y) ?x]]]";
+    let mut all = vec![
+        (query, given(briefly, edn(numbers)), ERROR),
+        (query, given(rule, edn(texts)), ERROR),
+        (query, given(rule, edn(vectors)), ERROR),
+        (query, given(rule, edn(products)), ERROR),
+        (query, given(rule, edn("[[(r ?x) (r ?x)]]")), Harmless),
+        (query, given(rule, edn("[[(r ?x) (not (r ?x))]]")), ERROR),
+        // More memory than one query may have.
+        (
+            query,
+            json!({"query": "[:find ?a ?b ?c ?d :where [?a :n] [?b :n] [?c :n] [?d :n]]"}),
+            ERROR,
+        ),
+        (
+            query,
+            json!({"query": "[:find ?s . :where [?a :n ?w] [(range 100000) [?y ...]] [(range 100000) [?z ...]] [(+ ?w ?y ?z) ?s] [(< ?s 0)] :timeout 200]"}),
+            ERROR,
+        ),
+        (query, calls("range 1000000000"), ERROR),
+        (query, calls("range 0 1e9"), ERROR),
+        (query, calls("range 9223372036854775807"), ERROR),
+        (query, calls("range 0 10 0"), ERROR),
+        (
+            query,
+            calls("re-find \"(a+)+$\" \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\""),
+            Harmless,
+        ),
+        (
+            query,
+            calls("re-matches #\"(x+x+)+y\" \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\""),
+            Harmless,
+        ),
+        (
+            query,
+            calls("re-find \"((a{1000}){1000}){1000}\" \"a\""),
+            ERROR,
+        ),
+        (
+            query,
+            calls(&format!(
+                "like \"{}\" \"{}b\"",
+                "a".repeat(9_000),
+                "%a".repeat(200)
+            )),
+            Harmless,
+        ),
+        (
+            query,
+            json!({"query": "[:find (rand 1000000000 ?e) :where [?e :name]]"}),
+            Harmless,
+        ),
+        (
+            query,
+            json!({"query": "[:find ?e :where [?e :name] :timeout 9223372036854775807]"}),
+            Harmless,
+        ),
+        (
+            query,
+            json!({"query": "[:find ?e :where [?e :name] :timeout 99999999999999999999]"}),
+            ERROR,
+        ),
+        (
+            query,
+            json!({"query": "[:find ?e :where [?e :name] :limit 9223372036854775807 :offset 9223372036854775807]"}),
+            Harmless,
+        ),
+        (
+            query,
+            json!({"query": "[:find ?e :where [?e :name] :limit 99999999999999999999]"}),
+            ERROR,
+        ),
+        (
+            "datalevin_datoms",
+            json!({"index": "eav", "limit": u64::MAX, "offset": u64::MAX}),
+            Harmless,
+        ),
+        (
+            "datalevin_datoms",
+            json!({"index": "eav", "limit": -1}),
+            PARAMS,
+        ),
+        (
+            "datalevin_search_datoms",
+            json!({"a": ":name", "limit": i64::MAX, "offset": i64::MAX}),
+            Harmless,
+        ),
+        (
+            "datalevin_search_documents",
+            json!({"query": "x", "opts": {":top": i64::MAX}}),
+            Harmless,
+        ),
+        (
+            "datalevin_search_documents",
+            json!({"query": "x ".repeat(100_000)}),
+            Harmless,
+        ),
+        (
+            "datalevin_vector_search",
+            json!({"queryVector": [1, 2], "opts": {":top": i64::MAX}}),
+            Harmless,
+        ),
+        (
+            "datalevin_open_vector_index",
+            json!({"opts": {":dimensions": i64::MAX}}),
+            ERROR,
+        ),
+        (
+            "datalevin_pull",
+            json!({"selector": [edn("{:part 9223372036854775807}")], "eid": 11_980}),
+            Harmless,
+        ),
+        (
+            "datalevin_pull",
+            json!({"selector": ["*"], "eid": 11_980}),
+            Harmless,
+        ),
+        // Twice as much a level, over a hundred levels.
+        (
+            query,
+            json!({"query": "[:find (pull ?e [*]) . :where [?e :part 1002] :timeout 200]"}),
+            ERROR,
+        ),
+        // A chain of ten thousand parts goes at once.
+        (
+            "datalevin_transact",
+            json!({"txData": [[":db/retractEntity", 2_000]]}),
+            Harmless,
+        ),
+    ];
+    for times in [300, 100_000] {
+        let nested = deep("[", "]", times);
+        all.push((query, json!({"query": deep("(", ")", times)}), PARAMS));
+        all.push((query, json!({"query": "#_ ".repeat(times)}), PARAMS));
+        all.push((query, json!({"query": "#a ".repeat(times)}), PARAMS));
+        all.push((query, given("[:find ?x . :in $ ?x]", edn(&nested)), PARAMS));
+        let not = format!("[:find ?x :where [?x :name] {}]", deep("(not ", ")", times));
+        all.push((query, json!({"query": not}), PARAMS));
+    }
+    let not = format!("[:find ?x :where [?x :name] {}]", deep("(not ", ")", 100));
+    all.push((query, json!({"query": not}), ERROR));
+    all
+}
+
+/// Numbers, names and values at the edges of what there is.
+fn at_the_edges() -> Vec<Attempt> {
+    let overflows = [
+        "+ 9223372036854775807 1",
+        "- -9223372036854775808 1",
+        "* 9223372036854775807 9223372036854775807",
+        "quot -9223372036854775808 -1",
+        "inc 9223372036854775807",
+        "dec -9223372036854775808",
+        "/ 1 0",
+        "/ 1.0 0",
+        "quot 1 0",
+        "mod 1 0",
+        "rem 1 0",
+        "subs \"abc\" -1 9",
+        "subs \"abc\" 2 1",
+        "hash-map 1",
+        "count 5",
+    ];
+    let mut all: Vec<Attempt> = overflows
+        .iter()
+        .map(|call| ("datalevin_query", calls(call), ERROR))
+        .collect();
+    for call in [
+        "rem -9223372036854775808 -1",
+        "< ##NaN 1",
+        "max ##NaN 1",
+        "ground #{##NaN 1}",
+        "rand-int 0",
+    ] {
+        all.push(("datalevin_query", calls(call), Harmless));
+    }
+    let transact = "datalevin_transact";
+    for (item, end) in [
+        (json!([":db/add", 20, ":d", edn("##NaN")]), Harmless),
+        (json!([":db/add", 20, ":d", edn("##NaN")]), Harmless),
+        (json!([":db/add", 20, ":any", edn("#{##NaN 1}")]), Harmless),
+        (json!([":db/add", 20, ":n", edn("##NaN")]), ERROR),
+        (json!([":db/add", 20, ":n", "x"]), ERROR),
+        (json!([":db/add", 20, ":n", Value::Null]), ERROR),
+        (json!([":db/add"]), ERROR),
+        (json!([]), ERROR),
+        (json!(5), ERROR),
+        (json!({":db/id": i64::MAX, ":n": 1}), ERROR),
+        (json!({":db/id": 1.5, ":n": 1}), ERROR),
+        (json!({":db/id": 1e300, ":n": 1}), ERROR),
+        (json!({":": 1}), ERROR),
+        (json!({"": 1}), ERROR),
+        (json!({":a b": 1}), ERROR),
+        (json!({":a\u{0}b": 1}), ERROR),
+        (json!({":a/b/c": 1}), ERROR),
+        (json!({":note": "x\u{0}y"}), Harmless),
+        (json!({":note": "\u{10ffff}\u{202e}"}), Harmless),
+        (json!({":note": "x".repeat(1_000_000)}), Harmless),
+        (
+            json!([":db.fn/patchIdoc", 1, ":doc", [[":set", [], 1]]]),
+            ERROR,
+        ),
+    ] {
+        all.push((transact, json!({"txData": [item]}), end));
+    }
+    let kv = "datalevin_kv_transact";
+    let long = "k".repeat(5_000);
+    for (op, end) in [
+        (json!([":put", "t", long, 1]), ERROR),
+        (json!([":put", "", 1, 1]), ERROR),
+        (json!([":put", long, 1, 1]), ERROR),
+        (json!([":put", "t", Value::Null, 1]), ERROR),
+        (json!([":put", "t", 1, Value::Null]), ERROR),
+        (json!([":drop", "t"]), ERROR),
+        (json!([":put", "t", 1, 1, ":nope"]), ERROR),
+        (json!(5), ERROR),
+        (json!([":put", "../t", 1, 1]), Harmless),
+        (
+            json!([":put", "t\u{0}", 1, "v".repeat(1_000_000)]),
+            Harmless,
+        ),
+    ] {
+        all.push((kv, json!({"txs": [op]}), end));
+    }
+    all.extend([
+        (
+            "datalevin_kv_range",
+            json!({"dbi": "t", "keyRange": [":sideways"]}),
+            ERROR,
+        ),
+        (
+            "datalevin_kv_range",
+            json!({"dbi": "t", "keyRange": []}),
+            ERROR,
+        ),
+        (
+            "datalevin_kv_get",
+            json!({"dbi": "t", "key": edn("[[")}),
+            PARAMS,
+        ),
+        (
+            "datalevin_add_vector",
+            json!({"vectorRef": 1, "vectorData": [1e39, 1]}),
+            ERROR,
+        ),
+        (
+            "datalevin_add_vector",
+            json!({"vectorRef": 1, "vectorData": ["a", "b"]}),
+            PARAMS,
+        ),
+        (
+            "datalevin_add_vector",
+            json!({"vectorRef": 1, "vectorData": vec![0; 100_000]}),
+            ERROR,
+        ),
+        (
+            "datalevin_add_document",
+            json!({"docRef": 1, "docText": "w".repeat(1_000_000)}),
+            Harmless,
+        ),
+        (
+            "datalevin_open_search_index",
+            json!({"opts": {":domain": "x".repeat(5_000)}}),
+            ERROR,
+        ),
+        ("datalevin_datoms", json!({"index": "../facts"}), PARAMS),
+        (
+            "datalevin_query",
+            json!({"query": "[]", "x".repeat(100_000): 1}),
+            PARAMS,
+        ),
+        (
+            "datalevin_query",
+            json!({"database": "d".repeat(1_000_000), "query": "[]"}),
+            Code(":unknown-database"),
+        ),
+        (
+            "datalevin_query",
+            json!({"database": "a\u{0}b", "query": "[]"}),
+            Code(":unknown-database"),
+        ),
+        (
+            "datalevin_query",
+            json!({"query": format!("[:find ?x :where [({}) ?x]]", "y".repeat(1_000_000))}),
+            ERROR,
+        ),
+        (
+            "datalevin_query",
+            given("[:find ?x . :in $ ?x]", edn(&"(".repeat(1_000_000))),
+            PARAMS,
+        ),
+    ]);
+    all
+}
+
+/// Folders that are none, or are not where databases may be.
+fn elsewhere() -> Vec<Attempt> {
+    let mut all = Vec::new();
+    let missing = Code(":unknown-database");
+    for (dir, end) in [
+        ("outside", ERROR),
+        ("databases/../outside", ERROR),
+        ("databases/new/../../outside", ERROR),
+        ("databases/link", ERROR),
+        ("databases/link/new", ERROR),
+        ("databases/etc", ERROR),
+        ("databases/etc/new", ERROR),
+        ("/", ERROR),
+        ("/etc", ERROR),
+        ("/proc", ERROR),
+        ("/proc/self", ERROR),
+        ("/proc/self/cwd/outside", ERROR),
+        ("/dev/full", ERROR),
+        ("/dev/null", ERROR),
+        ("", ERROR),
+        (".", ERROR),
+        ("..", ERROR),
+        ("~", ERROR),
+        ("file:///etc", ERROR),
+        ("databases/dangling", missing),
+        ("databases/fifo", missing),
+        ("databases/file", missing),
+        ("databases/file/new", missing),
+        ("databases/full", ERROR),
+        ("databases/a\u{0}b", missing),
+    ] {
+        all.push(("datalevin_open_database", json!({"dir": dir}), end));
+        all.push(("datalevin_open_kv", json!({"dir": dir}), ERROR));
+    }
+    let name = format!("databases/{}", "x".repeat(300));
+    all.push(("datalevin_open_database", json!({"dir": name}), missing));
+    all
+}
+
+/// What is around the databases.
+fn prepare(sandbox: &Sandbox) {
+    sandbox.write("project/secret.txt", SECRET);
+    sandbox.write("project/outside/kept.txt", SECRET);
+    let databases = sandbox.home().join("project/databases");
+    sandbox.write("project/databases/file", "no folder");
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, databases.join(name)).unwrap();
+    link("../outside", "link");
+    link("/etc", "etc");
+    link("/dev/full", "full");
+    link("../nowhere", "dangling");
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        databases.join("fifo"),
+        rustix::fs::Mode::from_raw_mode(0o600),
+    )
+    .unwrap();
+}
+
+#[test]
+fn nothing_gets_out_and_nothing_falls_over() {
+    let sandbox = Sandbox::new();
+    prepare(&sandbox);
+    let mut open = Open::new(&sandbox);
+    let around = |name: &String| {
+        let own = ["project/databases/facts", "project/databases/kv"];
+        !own.iter().any(|own| name.starts_with(own)) && name != "project/databases"
+    };
+    let before = tree(&sandbox.home());
+    let root = sandbox.home().parent().unwrap().display().to_string();
+    let attempts = [
+        reaching_out(),
+        unreadable(),
+        at_the_edges(),
+        elsewhere(),
+        without_end(),
+    ]
+    .concat();
+    assert!(attempts.len() > 60, "{}", attempts.len());
+    for (tool, arguments, end) in attempts {
+        let arguments = open.of(tool, arguments);
+        let what = format!("{tool} {arguments}");
+        let what: String = what.chars().take(300).collect();
+        let params = json!({"name": tool, "arguments": arguments});
+        let told = open.databases.stdio.request("tools/call", &params);
+        let said = told.to_string();
+        assert!(said.len() < 600_000, "{what}: {} bytes", said.len());
+        assert!(!said.contains(SECRET), "{what}: it is known");
+        assert!(!said.contains(&root), "{what}: {said}");
+        let result = &told["result"];
+        match end {
+            Code(code) => {
+                assert_eq!(result["isError"], true, "{what}: {told}");
+                let body = &result["structuredContent"];
+                assert_eq!(body["code"], code, "{what}: {told}");
+                // It is said once for programs and once for readers, and shortly.
+                assert!(said.len() < 20_000, "{what}: {} bytes", said.len());
+                let text = result["content"][0]["text"].as_str().unwrap();
+                assert_eq!(serde_json::from_str::<Value>(text).unwrap(), *body);
+            }
+            Harmless => assert!(result.get("isError").is_none(), "{what}: {told}"),
+        }
+        open.lives(&what);
+    }
+    let changed = changed(&before, &tree(&sandbox.home()));
+    let changed: Vec<String> = changed.into_iter().filter(around).collect();
+    assert!(changed.is_empty(), "{changed:?}");
+    let held = memory_kb(open.databases.pid(), "VmRSS:");
+    assert!(held < MAX_KB, "{held} kB");
+}
+
+#[test]
+fn lines_that_are_none_are_answered() {
+    let sandbox = Sandbox::new();
+    let mut client = Databases::start(&sandbox, &[]).stdio;
+    let call = |arguments: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"datalevin_query","arguments":{arguments}}}}}"#
+        )
+    };
+    let deep = |times: usize| format!("{}{}", "[".repeat(times), "]".repeat(times));
+    let lines: Vec<(Vec<u8>, i64)> = vec![
+        (b"\xff\xfe".to_vec(), -32700),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xc3\x28\"}".to_vec(),
+            -32700,
+        ),
+        (b"\x00".to_vec(), -32700),
+        (b"\xef\xbb\xbf{}".to_vec(), -32700),
+        (deep(100_000).into_bytes(), -32600),
+        ("[".repeat(100_000).into_bytes(), -32700),
+        (
+            format!("\"{}\"", "x".repeat(1_000_000)).into_bytes(),
+            -32600,
+        ),
+        (vec![b'{'; 5 << 20], -32600),
+        (call("\"\\").into_bytes(), -32700),
+    ];
+    for (line, code) in lines {
+        client.send_bytes(&line);
+        client.send_bytes(b"\n");
+        let told = client.next();
+        assert_eq!(told["error"]["code"], code, "{told}");
+        assert!(told.to_string().len() < 1_000, "{told}");
+    }
+    // Sound messages with what no string, number or object can be.
+    for arguments in [
+        r#"{"database":"\ud800","query":"\udc00"}"#.to_owned(),
+        r#"{"database":1e999,"query":"[]"}"#.to_owned(),
+        r#"{"database":"x","query":5}"#.to_owned(),
+        r#""x""#.to_owned(),
+        "[]".to_owned(),
+        "7".to_owned(),
+        format!(
+            r#"{{"database":"x","query":"[]","inputs":{}}}"#,
+            deep(100_000)
+        ),
+        format!(r#"{{"database":"x","query":"[]","inputs":{}}}"#, deep(127)),
+        format!(
+            r#"{{"database":"x","query":"[]","inputs":[{}1{}]}}"#,
+            r#"{"~set":["#.repeat(5_000),
+            "]}".repeat(5_000)
+        ),
+    ] {
+        client.send_bytes(format!("{}\n", call(&arguments)).as_bytes());
+        let told = client.next();
+        let result = &told["result"];
+        assert_eq!(result["isError"], true, "{told}");
+        assert_eq!(
+            result["structuredContent"]["code"], ":invalid-params",
+            "{told}"
+        );
+    }
+    assert_eq!(client.request("ping", &json!({}))["result"], json!({}));
+    let held = memory_kb(client.child.id(), "VmHWM:");
+    assert!(held < 200 << 10, "{held} kB");
+    let left = fs::read_dir(sandbox.home().join("project"))
+        .unwrap()
+        .count();
+    assert_eq!(left, 1, "nothing was made");
+}
