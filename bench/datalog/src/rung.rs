@@ -38,6 +38,7 @@ impl Rung {
         let options = Options {
             create: false,
             writable: false,
+            ..Options::default()
         };
         let began = Instant::now();
         let db = Db::open(folder, &options)?;

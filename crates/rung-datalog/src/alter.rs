@@ -8,6 +8,7 @@ use rung_edn::{Name, Value};
 use crate::coerce::coerce;
 use crate::datom::{Entity, eav_key, in_key};
 use crate::db::{Db, Moment, store_schema};
+use crate::embedding::{Prepared, Texts};
 use crate::likeness::{Changes, Domains};
 use crate::schema::{Attribute, Schema};
 use crate::{Error, Result};
@@ -15,13 +16,21 @@ use crate::{Error, Result};
 impl Db {
     /// Takes in a schema, beside what there is.
     pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
+        // Vectors of texts, which are made while nothing is held.
+        let mut prepared = Prepared::default();
         loop {
             // What no index can be made for is refused before it is kept; and they are there before the facts that go into them.
             let mut wanted = self.read(|moment| Ok((*moment.schema).clone()))?;
-            wanted.apply(given)?;
+            let gained = wanted
+                .apply(given)?
+                .into_iter()
+                .flat_map(|(known, attribute)| {
+                    let old = known.map(|known| Domains::of(&known)).unwrap_or_default();
+                    Domains::of(&attribute).beyond(&old).embeddings
+                });
             let (_, before) = self.open_indexes()?;
-            let after = self.indexes_of(&wanted)?;
-            let mut is_stale = false;
+            let after = self.indexes_of(&wanted, &gained.collect())?;
+            let (mut is_stale, mut texts) = (false, Texts::new());
             let schema = self.write(|batch, schema| {
                 let mut schema = (*schema).clone();
                 let changed = schema.apply(given)?;
@@ -43,14 +52,29 @@ impl Db {
                         check_change(&moment, known, attribute)?;
                     }
                     note_all(&moment, attribute.id, &new.beyond(&old), true, &mut added)?;
-                    note_all(&moment, attribute.id, &old.beyond(&new), false, &mut gone)?;
+                    let mut left = old.beyond(&new);
+                    left.embeddings
+                        .retain(|domain| after.embeddings.contains_key(domain));
+                    note_all(&moment, attribute.id, &left, false, &mut gone)?;
                 }
-                added.apply(batch, &after)?;
-                gone.apply(batch, &before)?;
+                texts = added.wanting(&after, &prepared)?;
+                if !texts.is_empty() {
+                    return Ok(Arc::new(schema));
+                }
+                let meta = self.tables().meta;
+                added.apply(batch, meta, &after, &prepared)?;
+                gone.apply(batch, meta, &before, &prepared)?;
+                for (domain, embeddings) in &before.embeddings {
+                    if !after.embeddings.contains_key(domain) {
+                        embeddings.index.clear(batch)?;
+                    }
+                }
                 store_schema(batch, self.tables(), &schema)?;
                 Ok(Arc::new(schema))
             })?;
-            if !is_stale {
+            if !texts.is_empty() {
+                after.prepare(&texts, &mut prepared)?;
+            } else if !is_stale {
                 self.open_indexes()?;
                 return Ok(schema);
             }

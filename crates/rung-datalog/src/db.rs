@@ -1,5 +1,6 @@
 //! A database: where its datoms are, and everything as it is at one moment.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
@@ -14,6 +15,7 @@ use crate::datom::{
     Datom, Entity, ave_prefix, eav_key, eav_prefix, encoded, in_key, is_cut, of_ave, of_eav,
     whole_key,
 };
+use crate::embedding::{Embed, Place};
 use crate::index::{Order, Reach};
 use crate::likeness::Indexes;
 use crate::query::Asked;
@@ -27,6 +29,8 @@ pub struct Options {
     pub create: bool,
     /// Whether it may be changed.
     pub writable: bool,
+    /// Who makes vectors of texts that are found by what they mean.
+    pub embed: Option<Arc<dyn Embed>>,
 }
 
 impl Default for Options {
@@ -34,6 +38,7 @@ impl Default for Options {
         Self {
             create: true,
             writable: true,
+            embed: None,
         }
     }
 }
@@ -49,6 +54,7 @@ pub struct Db {
     /// The indexes of values that are found by likeness, of a version of the schema.
     indexes: RwLock<(u64, Arc<Indexes>)>,
     sight: Option<Sight>,
+    embed: Option<Arc<dyn Embed>>,
 }
 
 /// Which attributes there are for whoever reads.
@@ -130,7 +136,7 @@ impl Db {
             paths: table("datalog/paths")?,
             meta: table("datalog/meta")?,
         };
-        let db = Self::of(Arc::new(kv), tables, None);
+        let db = Self::of(Arc::new(kv), tables, None, options.embed.clone());
         let format = db.kv.read(|view| number(view, tables.meta, meta::FORMAT))?;
         match format {
             FORMAT => {}
@@ -149,7 +155,12 @@ impl Db {
         Ok(db)
     }
 
-    fn of(kv: Arc<Kv>, tables: Tables, sight: Option<Sight>) -> Self {
+    fn of(
+        kv: Arc<Kv>,
+        tables: Tables,
+        sight: Option<Sight>,
+        embed: Option<Arc<dyn Embed>>,
+    ) -> Self {
         Self {
             kv,
             tables,
@@ -157,6 +168,7 @@ impl Db {
             asked: Asked::default(),
             indexes: RwLock::default(),
             sight,
+            embed,
         }
     }
 
@@ -166,7 +178,12 @@ impl Db {
             Some(own) => Sight::new(move |name| (own.0)(name) && (sight.0)(name)),
             None => sight,
         };
-        let db = Self::of(self.kv.clone(), self.tables, Some(within));
+        let db = Self::of(
+            self.kv.clone(),
+            self.tables,
+            Some(within),
+            self.embed.clone(),
+        );
         db.open_indexes()?;
         Ok(db)
     }
@@ -182,14 +199,27 @@ impl Db {
         if known.0 == version && version > 0 {
             return Ok(known);
         }
-        let indexes = Arc::new(Indexes::open(&self.kv, &schema, &self.options()?)?);
+        let indexes = Arc::new(self.indexes_of(&schema, &HashSet::new())?);
         *self.indexes.write() = (version, indexes.clone());
         Ok((version, indexes))
     }
 
-    /// The indexes that a schema will need, made where they are not there.
-    pub(crate) fn indexes_of(&self, schema: &Schema) -> Result<Indexes> {
-        Indexes::open(&self.kv, schema, &self.options()?)
+    /// The indexes that a schema needs, made where they are not there; embeddings are made of these domains.
+    pub(crate) fn indexes_of(&self, schema: &Schema, made: &HashSet<String>) -> Result<Indexes> {
+        self.indexes_with(schema, &self.options()?, made)
+    }
+
+    fn indexes_with(
+        &self,
+        schema: &Schema,
+        options: &Map,
+        made: &HashSet<String>,
+    ) -> Result<Indexes> {
+        let place = Place {
+            kv: &self.kv,
+            meta: self.tables.meta,
+        };
+        Indexes::open(place, schema, options, self.embed.as_ref(), made)
     }
 
     pub(crate) fn indexes(&self) -> Arc<Indexes> {
@@ -290,7 +320,13 @@ impl Db {
         // What no index can be made with is refused before it is kept.
         let schema = self.read(|moment| Ok(moment.schema.clone()))?;
         if self.kv.is_writable() {
-            Indexes::open(&self.kv, &schema, &options)?;
+            let concerns = ["embedding-opts", "embedding-domains"];
+            let concerned = concerns
+                .iter()
+                .any(|name| given.contains_key(&Value::keyword(name)));
+            let known = self.indexes();
+            let made = known.embeddings.keys().filter(|_| concerned).cloned();
+            self.indexes_with(&schema, &options, &made.collect())?;
         }
         let bytes = encode::encode(&Value::Map(options));
         self.write(|batch, _| Ok(batch.put(self.tables.meta, meta::OPTIONS, &bytes)?))?;

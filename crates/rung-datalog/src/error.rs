@@ -1,6 +1,6 @@
 //! What can go wrong with a database.
 
-use rung_fault::{Code, Coded};
+use rung_fault::{Code, Coded, Fault};
 use rung_kv::Failure;
 
 /// [`std::result::Result`] with this crate's error.
@@ -40,6 +40,9 @@ pub enum Error {
     /// Nobody waits for the answer.
     #[error("the query was cancelled")]
     Cancelled,
+    /// The vectors of texts are not to be had.
+    #[error("{}", .0.message())]
+    Embedding(Box<Fault>),
     /// The database was opened to be read.
     #[error("the database is open for reading only")]
     ReadOnly,
@@ -76,6 +79,7 @@ impl Coded for Error {
             Self::Query(_) => Code::InvalidQuery,
             Self::TooLarge { .. } => Code::QueryTooLarge,
             Self::Timeout { .. } | Self::Cancelled => Code::DeadlineExceeded,
+            Self::Embedding(fault) => fault.code(),
             Self::ReadOnly => Code::WritesDisabled,
             Self::Store(error) => error.code(),
         }
@@ -90,6 +94,7 @@ impl Coded for Error {
             Self::Timeout { .. } => Some(
                 "see the plan with explain; begin with the clause that matches least".to_owned(),
             ),
+            Self::Embedding(fault) => fault.hint().map(str::to_owned),
             Self::Store(error) => error.hint(),
             _ => None,
         }

@@ -11,6 +11,7 @@ mod coerce;
 mod datom;
 mod db;
 mod document;
+mod embedding;
 mod error;
 mod index;
 mod likeness;
@@ -22,6 +23,7 @@ mod transact;
 
 pub use datom::{Datom, Entity};
 pub use db::{Db, Moment, Options, Sight};
+pub use embedding::{Embed, Purpose, Space};
 pub use error::{Error, Result};
 pub use index::{Order, Reach};
 pub use query::{Answer, Bounds, Head, Step};

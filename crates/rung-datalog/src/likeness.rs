@@ -1,13 +1,15 @@
-//! Values that are found by likeness: texts by their words, vectors by what is near. Their indexes change in the transaction of the
-//! facts themselves.
+//! Values that are found by likeness: texts by their words or by what they mean, vectors by what is near. Their indexes change in
+//! the transaction of the facts themselves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use rung_edn::{Map, Value};
-use rung_kv::{Batch, Kv};
+use rung_kv::{Batch, Table};
 use rung_search::text::{Change, TextIndex, TextOptions};
 use rung_search::vectors::{VectorIndex, VectorOptions};
 
+use crate::embedding::{self, Embed, Embeddings, Place, Prepared, Texts};
 use crate::schema::{Attribute, Schema, Type};
 use crate::{Error, Result};
 
@@ -19,6 +21,9 @@ const DOMAIN: &str = "datalevin";
 pub(crate) struct Indexes {
     pub(crate) texts: HashMap<String, TextIndex>,
     pub(crate) vectors: HashMap<String, VectorIndex>,
+    pub(crate) embeddings: HashMap<String, Embeddings>,
+    /// Who makes embeddings.
+    by: Option<Arc<dyn Embed>>,
     /// The domains of each attribute that has some.
     of: HashMap<u32, Domains>,
 }
@@ -28,6 +33,7 @@ pub(crate) struct Indexes {
 pub(crate) struct Domains {
     pub(crate) texts: Vec<String>,
     pub(crate) vectors: Vec<String>,
+    pub(crate) embeddings: Vec<String>,
 }
 
 impl Domains {
@@ -51,6 +57,10 @@ impl Domains {
                 domains.texts.push(attribute.name.to_string());
             }
         }
+        if is_set("db/embedding") {
+            let own = is_set("db.embedding/autoDomain").then_some(&attribute.name);
+            domains.embeddings = embedding::domains(named("db.embedding/domains"), own, DOMAIN);
+        }
         if attribute.kind == Some(Type::Vec) {
             domains.vectors = named("db.vec/domains");
             domains
@@ -62,14 +72,25 @@ impl Domains {
 }
 
 impl Indexes {
-    /// The indexes of the attributes of a schema, with the options of the database. They are made where they are not there, if they may be.
-    pub(crate) fn open(kv: &Kv, schema: &Schema, options: &Map) -> Result<Self> {
+    /// The indexes of the attributes of a schema, with the options of the database. They are made where they are not there, if they may
+    /// be; but embeddings only of the domains in `made`, for which a model is asked what it makes.
+    pub(crate) fn open(
+        place: Place<'_>,
+        schema: &Schema,
+        options: &Map,
+        by: Option<&Arc<dyn Embed>>,
+        made: &HashSet<String>,
+    ) -> Result<Self> {
+        let kv = place.kv;
         let option = |all: &str, each: &str, domain: &str| {
             let each = options.get(&Value::keyword(each)).and_then(Value::as_map);
             let own = each.and_then(|each| each.get(&Value::text(domain)));
             own.or_else(|| options.get(&Value::keyword(all))).cloned()
         };
-        let mut indexes = Self::default();
+        let mut indexes = Self {
+            by: by.cloned(),
+            ..Self::default()
+        };
         for attribute in schema.attributes() {
             let domains = Domains::of(attribute);
             for domain in &domains.texts {
@@ -101,11 +122,35 @@ impl Indexes {
                     .vectors
                     .extend(index.map(|index| (domain.clone(), index)));
             }
+            for domain in &domains.embeddings {
+                if indexes.embeddings.contains_key(domain) {
+                    continue;
+                }
+                let given = option("embedding-opts", "embedding-domains", domain);
+                let index = if made.contains(domain) {
+                    Some(Embeddings::make(place, domain, given.as_ref(), by)?)
+                } else {
+                    Embeddings::open(place, domain, given.as_ref())?
+                };
+                indexes
+                    .embeddings
+                    .extend(index.map(|index| (domain.clone(), index)));
+            }
             if domains != Domains::default() {
                 indexes.of.insert(attribute.id, domains);
             }
         }
         Ok(indexes)
+    }
+
+    /// Who makes embeddings.
+    pub(crate) fn by(&self) -> Option<&Arc<dyn Embed>> {
+        self.by.as_ref()
+    }
+
+    /// Makes the vectors of texts, so that a transaction need not wait for them.
+    pub(crate) fn prepare(&self, texts: &Texts, prepared: &mut Prepared) -> Result<()> {
+        prepared.add(texts, &self.embeddings, self.by())
     }
 
     /// The domains of an attribute, where it has some.
@@ -124,6 +169,7 @@ impl Domains {
         Self {
             texts: beyond(&self.texts, &others.texts),
             vectors: beyond(&self.vectors, &others.vectors),
+            embeddings: beyond(&self.embeddings, &others.embeddings),
         }
     }
 }
@@ -136,6 +182,7 @@ type Placed = (Vec<u8>, Option<Vec<f32>>);
 pub(crate) struct Changes {
     texts: HashMap<String, Vec<Change<Vec<u8>, String>>>,
     vectors: HashMap<String, Vec<Placed>>,
+    embeddings: HashMap<String, embedding::Changes>,
 }
 
 impl Changes {
@@ -150,6 +197,10 @@ impl Changes {
                 };
                 self.texts.entry(domain.clone()).or_default().push(change);
             }
+            for domain in &domains.embeddings {
+                let own = self.embeddings.entry(domain.clone()).or_default();
+                own.push(key, added.then(|| text.clone()));
+            }
         }
         if let Some(vector) = numbers(value) {
             for domain in &domains.vectors {
@@ -159,8 +210,32 @@ impl Changes {
         }
     }
 
+    /// The texts whose vectors are needed for this, and not prepared.
+    pub(crate) fn wanting(&self, indexes: &Indexes, prepared: &Prepared) -> Result<Texts> {
+        let mut all = Texts::new();
+        for (domain, changes) in &self.embeddings {
+            let of = indexes.embeddings.get(domain);
+            let texts = changes.wanting(domain, of, prepared)?;
+            if !texts.is_empty() {
+                all.insert(domain.clone(), texts);
+            }
+        }
+        Ok(all)
+    }
+
     /// Makes them.
-    pub(crate) fn apply(&mut self, batch: &mut Batch<'_>, indexes: &Indexes) -> Result<()> {
+    pub(crate) fn apply(
+        &mut self,
+        batch: &mut Batch<'_>,
+        meta: Table,
+        indexes: &Indexes,
+        prepared: &Prepared,
+    ) -> Result<()> {
+        for (domain, changes) in self.embeddings.drain() {
+            if let Some(of) = indexes.embeddings.get(&domain) {
+                changes.apply(batch, meta, of, prepared)?;
+            }
+        }
         for (domain, changes) in self.texts.drain() {
             if let Some(index) = indexes.texts.get(&domain) {
                 index.apply(batch, changes)?;

@@ -227,6 +227,12 @@ impl Attribute {
                 "is a tuple: say of what with :db/tupleAttrs, :db/tupleTypes or :db/tupleType",
             );
         }
+        let embedded = self.further.get(&Value::keyword("db/embedding"));
+        if embedded.is_some_and(Value::is_truthy)
+            && self.kind.is_some_and(|kind| kind != Type::String)
+        {
+            return refuse("has embeddings, so it must have :db/valueType :db.type/string");
+        }
         if !self.sources().is_empty() && self.many {
             return refuse("is made of other attributes, so it has one value");
         }

@@ -11,6 +11,7 @@ use rung_kv::Batch;
 use crate::coerce::coerce;
 use crate::datom::{Datom, Entity};
 use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
+use crate::embedding::{Prepared, Texts};
 use crate::likeness::{Changes, Indexes};
 use crate::sample::Samples;
 use crate::schema::{Attribute, Schema, Unique};
@@ -43,9 +44,11 @@ impl Db {
         // A temporary name may turn out to stand for an entity that is there when it was given a new one already.
         // Then everything is done anew, and it stands for that one from the beginning.
         let mut known = Map::new();
+        // And so it is where vectors of texts are needed: they are made while nobody is kept from writing.
+        let mut prepared = Prepared::default();
         loop {
             let (version, indexes) = self.open_indexes()?;
-            let (mut again, mut is_stale) = (None, false);
+            let (mut again, mut is_stale, mut texts) = (None, false, None);
             let done = self.write(|batch, schema| {
                 // Somebody may have changed the schema meanwhile, and with it what goes into which index.
                 is_stale = number(batch.view(), self.tables().meta, meta::VERSION)? != version;
@@ -75,6 +78,7 @@ impl Db {
                     samples: Samples::default(),
                     indexes: indexes.clone(),
                     alike: Changes::default(),
+                    prepared: &prepared,
                     made_of,
                     tuples: BTreeSet::new(),
                     queue: forms.iter().cloned().collect(),
@@ -85,10 +89,18 @@ impl Db {
                 }
                 done.map_err(|stop| match stop {
                     Stop::Failed(error) => error,
+                    Stop::Wanting(wanting) => {
+                        texts = Some(wanting);
+                        conflict("texts have no vectors yet")
+                    }
                     Stop::Again(tempid, _) => conflict(format!("{tempid} stands for two entities")),
                 })
             });
             if is_stale {
+                continue;
+            }
+            if let Some(texts) = texts.take() {
+                indexes.prepare(&texts, &mut prepared)?;
                 continue;
             }
             match again.take() {
@@ -121,6 +133,8 @@ enum Stop {
     Failed(Error),
     /// A temporary name stands for this entity.
     Again(Value, Entity),
+    /// The vectors of these texts are needed.
+    Wanting(Texts),
 }
 
 impl From<Error> for Stop {
@@ -160,6 +174,8 @@ struct Transaction<'b, 'e, 'k> {
     indexes: Arc<Indexes>,
     /// What becomes of indexes.
     alike: Changes,
+    /// Vectors that were made for it.
+    prepared: &'k Prepared,
     /// The tuples that an attribute is part of.
     made_of: HashMap<Name, Vec<u32>>,
     /// Tuples whose parts have changed.
@@ -233,7 +249,12 @@ impl Transaction<'_, '_, '_> {
                 before.saturating_add_signed(change),
             )?;
         }
-        self.alike.apply(self.batch, &self.indexes)?;
+        let texts = self.alike.wanting(&self.indexes, self.prepared)?;
+        if !texts.is_empty() {
+            return Err(Stop::Wanting(texts));
+        }
+        self.alike
+            .apply(self.batch, self.tables.meta, &self.indexes, self.prepared)?;
         self.samples.store(self.batch, self.tables.sample)?;
         put_number(
             self.batch,

@@ -62,6 +62,7 @@ fn texts_are_found_by_their_words() {
     let reading = Options {
         create: false,
         writable: false,
+        ..Options::default()
     };
     let db = Db::open(folder.path(), &reading).unwrap();
     assert_eq!(ask(&db, find, "\"wolf\""), Ok("[1 :note]".to_owned()));

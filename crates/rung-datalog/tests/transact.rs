@@ -393,6 +393,7 @@ fn everything_is_there_when_it_is_opened_again() {
     let closed = Options {
         create: false,
         writable: false,
+        ..Options::default()
     };
     let db = Db::open(folder.path(), &closed).unwrap();
     assert_eq!(

@@ -1,10 +1,11 @@
-//! `fulltext` and `vec-neighbors`: facts by the likeness of their values.
+//! `fulltext`, `vec-neighbors` and `embedding-neighbors`: facts by the likeness of their values.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use rung_edn::{Name, Value};
 use rung_search::text::{Display as Shown, Query, SearchOptions as TextSearch};
-use rung_search::vectors::{Display, SearchOptions};
+use rung_search::vectors::{Display, SearchOptions, VectorIndex};
 
 use super::ast::Argument;
 use super::solve::Context;
@@ -49,6 +50,7 @@ impl Context<'_, '_> {
         let parts = parts(function.as_str(), &given)?;
         let rows = match function.as_str() {
             "fulltext" => texts(moment, parts, self.watch)?,
+            "embedding-neighbors" => meanings(moment, parts, self.watch)?,
             _ => vectors(moment, parts, self.watch)?,
         };
         Ok(if rows.is_empty() {
@@ -107,7 +109,7 @@ impl<'i, 't> Meant<'i, 't> {
                 a: known,
             }),
             None => wrong(format!(
-                ":{name} has no index for that: see :db/fulltext and :db.type/vec"
+                ":{name} has no index for that: see :db/fulltext, :db/embedding and :db.type/vec"
             )),
         }
     }
@@ -200,25 +202,68 @@ fn vectors(
     let indexes = &moment.indexes;
     let (said, all) = (options.domains.as_ref(), indexes.vectors.keys());
     let meant = Meant::new(moment, attribute.as_ref(), said, all, |own| &own.vectors)?;
-    let is_meant = |reference: &[u8]| meant.takes(reference);
-    let options = SearchOptions {
-        filter: Some(&is_meant),
-        ..options
+    meant.near(options, watch, |domain| match indexes.vectors.get(domain) {
+        Some(index) => Ok(Some((index, vector.as_slice().into()))),
+        None => wrong(format!("there is no domain {domain:?} of vectors")),
+    })
+}
+
+/// Facts by how near what their texts mean is to what a text means, the nearest first.
+fn meanings(
+    moment: &Moment<'_>,
+    (attribute, wanted, options): (Option<Name>, Value, Value),
+    watch: &Watch,
+) -> Result<Vec<Vec<Value>>> {
+    let Some(text) = wanted.as_str() else {
+        return wrong(format!("{wanted} is no text: its meaning is searched for"));
     };
-    let mut rows = Vec::new();
-    for domain in &meant.domains {
-        let Some(index) = indexes.vectors.get(domain) else {
-            return wrong(format!("there is no domain {domain:?} of vectors"));
+    let options = SearchOptions::read(&options)?;
+    let indexes = &moment.indexes;
+    let (said, all) = (options.domains.as_ref(), indexes.embeddings.keys());
+    let meant = Meant::new(moment, attribute.as_ref(), said, all, |own| &own.embeddings)?;
+    let kept = (moment.view, moment.tables.meta);
+    meant.near(options, watch, |domain| {
+        let Some(embeddings) = indexes.embeddings.get(domain) else {
+            return wrong(format!("there is no domain {domain:?} of embeddings"));
         };
-        for found in index.search::<Error>(moment.view, &vector, &options, &|| watch.step())? {
-            let Some(mut row) = owned_fact(moment, found.reference)? else {
+        let vector = embeddings.of_query(kept, indexes.by(), text, watch.ends())?;
+        Ok(vector.map(|vector| (&embeddings.index, vector)))
+    })
+}
+
+impl Meant<'_, '_> {
+    /// The facts that are meant, by how near they are in each index to the vector that is wanted of it.
+    fn near<'i>(
+        &self,
+        options: SearchOptions<'_>,
+        watch: &Watch,
+        wanted: impl Fn(&str) -> Result<Option<(&'i VectorIndex, Arc<[f32]>)>>,
+    ) -> Result<Vec<Vec<Value>>> {
+        let is_meant = |reference: &[u8]| self.takes(reference);
+        // All facts of an attribute are in each of its domains, and its own one has no others.
+        let domains = match (self.a, &options.domains) {
+            (Some(_), None) => &self.domains[self.domains.len().saturating_sub(1)..],
+            _ => &self.domains,
+        };
+        let options = SearchOptions {
+            filter: Some(&is_meant),
+            ..options
+        };
+        let (moment, mut rows) = (self.moment, Vec::new());
+        for domain in domains {
+            let Some((index, vector)) = wanted(domain)? else {
                 continue;
             };
-            if options.display == Display::RefsAndDistances {
-                row.push(Value::Double(f64::from(found.distance)));
+            for found in index.search::<Error>(moment.view, &vector, &options, &|| watch.step())? {
+                let Some(mut row) = owned_fact(moment, found.reference)? else {
+                    continue;
+                };
+                if options.display == Display::RefsAndDistances {
+                    row.push(Value::Double(f64::from(found.distance)));
+                }
+                rows.push(row);
             }
-            rows.push(row);
         }
+        Ok(rows)
     }
-    Ok(rows)
 }

@@ -502,8 +502,9 @@ impl<'t> Context<'_, 't> {
             }
             "q" => self.nested(&call.arguments, &value),
             "idoc-match" => self.matching_documents(&call.arguments, &value),
-            "fulltext" | "vec-neighbors" => self.alike(&function, &call.arguments, &value),
-            "embedding-neighbors" => wrong("there are no embeddings here: give vectors"),
+            "fulltext" | "vec-neighbors" | "embedding-neighbors" => {
+                self.alike(&function, &call.arguments, &value)
+            }
             // What comes later is not worked out where what comes before decides.
             "and" | "or" => {
                 let wanted = function.as_str() == "or";

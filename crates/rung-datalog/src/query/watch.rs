@@ -57,6 +57,11 @@ impl Watch {
         &self.all
     }
 
+    /// When it must be done.
+    pub(crate) fn ends(&self) -> Option<Instant> {
+        self.all.ends.map(|(end, _)| end)
+    }
+
     /// Counts one step of work.
     pub(crate) fn step(&self) -> Result<()> {
         let steps = self.steps.get() + 1;

@@ -180,6 +180,11 @@ impl VectorIndex {
         Ok(batch.put(self.rows.table, OPTIONS_KEY, text.as_bytes())?)
     }
 
+    /// Removes all vectors, and what the index was made with: whoever opens it next makes it anew.
+    pub fn forget(&self, batch: &mut Batch<'_>) -> Result<()> {
+        Ok(batch.clear(self.rows.table)?)
+    }
+
     /// Whether a reference has a vector.
     pub fn contains(&self, view: View<'_>, reference: &[u8]) -> Result<bool> {
         self.rows.has(view, reference)
