@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rung_auth::{Access, Permit};
-use rung_datalog::{Bounds, Db, Options};
+use rung_datalog::{Bounds, Db, Embed, Options};
 use rung_dtlv::{KvStore, Session, Target};
 use rung_edn::{Map, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
@@ -35,6 +35,8 @@ pub(crate) struct Handles {
     /// Databases and tables by their folders: the engine has a folder open once, and has it open as long as somebody reads.
     folders: Mutex<HashMap<PathBuf, Weak<Db>>>,
     stores: Mutex<HashMap<PathBuf, Weak<Tables>>>,
+    /// Who makes vectors of texts.
+    embed: Option<Arc<dyn Embed>>,
 }
 
 struct Handle {
@@ -77,11 +79,15 @@ impl Given {
     }
 
     /// Refuses what no database takes, before one is made for it.
-    fn try_out(&self) -> Result<(), Fault> {
+    fn try_out(&self, embed: Option<Arc<dyn Embed>>) -> Result<(), Fault> {
         let folder = tempfile::tempdir().map_err(|error| {
             Fault::new(Code::Internal, format!("no folder to try it in: {error}"))
         })?;
-        self.apply(&Db::open(folder.path(), &Options::default())?)
+        let options = Options {
+            embed,
+            ..Options::default()
+        };
+        self.apply(&Db::open(folder.path(), &options)?)
     }
 }
 
@@ -133,6 +139,14 @@ fn is_same(one: &Target, other: &Target) -> bool {
 }
 
 impl Handles {
+    /// Nothing is open yet; what is opened has its texts embedded so.
+    pub(crate) fn new(embed: Option<Arc<dyn Embed>>) -> Self {
+        Self {
+            embed,
+            ..Self::default()
+        }
+    }
+
     /// Opens the database in a folder, as much of it as there is leave to see. Without `anew`, whoever has it open is given the id
     /// that they have.
     pub(crate) fn open_database(
@@ -145,11 +159,12 @@ impl Handles {
         let options = &Options {
             create: folder.leave.access == Access::Write,
             writable: folder.mode == Access::Write,
+            embed: self.embed.clone(),
         };
         let (folder, leave) = (&*folder.path, &folder.leave);
         let is_there = || std::fs::read_dir(folder).is_ok_and(|mut there| there.next().is_some());
         if options.create && !given.is_nothing() && !is_there() {
-            given.try_out()?;
+            given.try_out(self.embed.clone())?;
         }
         if options.create {
             std::fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))?;

@@ -48,6 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rung_auth::{Access, Permit};
+use rung_datalog::Embed;
 use rung_fault::{Code, Detail, Face, Fault};
 use rung_tool::{
     Call, Card, Hints, Keep, Pending, Reply, Schema, TaskUse, ToolSource, arguments, unknown_tool,
@@ -98,6 +99,8 @@ pub struct Options {
     pub roots: Vec<PathBuf>,
     /// Servers elsewhere whose databases may be opened; any where there are none, and no databases elsewhere without this.
     pub servers: Option<Vec<Place>>,
+    /// Who makes vectors of texts that are found by what they mean.
+    pub embed: Option<Arc<dyn Embed>>,
     /// The version that is told.
     pub version: &'static str,
     /// How many tokens a text has.
@@ -200,8 +203,8 @@ impl Tools {
         Ok(Self {
             entries: entries.collect::<Result<_, _>>()?,
             state: Arc::new(State {
+                handles: Handles::new(options.embed.clone()),
                 options,
-                handles: Handles::default(),
                 keep,
             }),
         })
