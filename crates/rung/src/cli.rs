@@ -844,6 +844,9 @@ pub(crate) struct DbSchemaArgs {
     /// Attributes to declare or to change, in EDN, as '{:name {:db/unique :db.unique/identity}}'.
     #[arg(long, value_name = "EDN")]
     pub(crate) set: Option<String>,
+    /// Options of the database to set first, in EDN, as '{:vector-opts {:dimensions 384}}'.
+    #[arg(long, value_name = "EDN")]
+    pub(crate) options: Option<String>,
     #[command(flatten)]
     pub(crate) form: DbForm,
 }

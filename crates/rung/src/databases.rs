@@ -7,6 +7,7 @@ use rung_auth::Access;
 use rung_db::{Options, Tools};
 use rung_fault::Fault;
 
+use crate::embeddings::Models;
 use crate::results::Results;
 use crate::settings::Settings;
 
@@ -51,6 +52,7 @@ fn options(settings: &Settings) -> Result<Options, Fault> {
         anywhere: false,
         roots: Vec::new(),
         servers: None,
+        embed: Some(Arc::new(Models::new(settings.embeddings()?))),
         version: env!("CARGO_PKG_VERSION"),
         count_tokens: |text| bpe_openai::o200k_base().count(text),
     })

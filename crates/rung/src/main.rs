@@ -5,6 +5,7 @@ mod commands;
 mod conformance;
 mod databases;
 mod demo;
+mod embeddings;
 mod exit;
 mod grant_file;
 mod offer;

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use rung_fault::{Code, Fault};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, DbCommand};
 use crate::exit::{Result, Stop};
 use crate::settings::{Given, Settings, visible};
 
@@ -42,7 +42,12 @@ pub(crate) fn run(cli: Cli) -> Result {
             Ok(done?)
         }
         Command::Pdpp(command) => pdpp::run(command, move || loaded(cli.home, cli.set)),
-        Command::Db(command) => db::run(command, move || loaded(cli.home, cli.set)),
+        Command::Db(command) => {
+            // What `rung db schema --set` says is no setting, and stands here as one.
+            let is_own = matches!(&command.command, DbCommand::Schema(args) if args.set.is_some());
+            let set = if is_own { Vec::new() } else { cli.set };
+            db::run(command, move || loaded(cli.home.clone(), set.clone()))
+        }
         Command::Demo(args) => demo::run(&args, cli.home, cli.set),
         Command::Backup { to } => backup::run(&to, &loaded(cli.home, cli.set)?),
         Command::Restore { from } => backup::restore(&from, &loaded(cli.home, cli.set)?),

@@ -12,12 +12,14 @@ mod table;
 mod trust;
 mod value;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rung_auth::Access;
 use rung_db::{Holds, Known, Limits, OpenTo};
+use rung_embed::{Key, Prefixes, Said, Source};
 use rung_fault::{Code, Fault};
 
 use layers::Layer;
@@ -230,6 +232,64 @@ impl Settings {
                     _ => OpenTo::Granted,
                 },
             })
+        });
+        known.collect()
+    }
+
+    /// The models of embeddings that databases may name, and what each wants to read before a text.
+    pub(crate) fn embeddings(&self) -> Result<BTreeMap<String, (Source, Prefixes)>, Fault> {
+        let tables = self.values.keys().filter_map(|key| {
+            let (name, _) = key.strip_prefix("embeddings.")?.split_once('.')?;
+            Some(name)
+        });
+        let names: BTreeSet<&str> = tables.collect();
+        let known = names.into_iter().map(|name| {
+            let said = |member: &str| {
+                let said = self.values.get(&format!("embeddings.{name}.{member}"));
+                said.map(|(value, _)| value)
+            };
+            let text = |member: &str| match said(member) {
+                Some(Value::Text(text)) => Some(text.clone()),
+                _ => None,
+            };
+            let number = |member: &str| match said(member) {
+                Some(Value::Number(number)) => Some(*number),
+                _ => None,
+            };
+            let wrong = |why: &str| {
+                let why = format!("embeddings.{name} {why}");
+                Fault::new(Code::InvalidSetting, why)
+            };
+            let key = match (text("key_env"), said("key_file")) {
+                (None, None) => Key::None,
+                (Some(name), None) => Key::Variable(name),
+                (None, Some(Value::File(path))) => Key::File(path.clone()),
+                _ => return Err(wrong("has its key in two places")),
+            };
+            let source = match (said("dir"), said("url"), text("model")) {
+                (Some(Value::Folder(dir)), None, _) => Source::Folder(dir.clone()),
+                (None, Some(Value::Url(url)), Some(model)) => Source::Endpoint(Said {
+                    url: url.clone(),
+                    model,
+                    key,
+                    dimensions: number("dimensions")
+                        .and_then(|number| usize::try_from(number).ok()),
+                    patience: Duration::from_secs(number("timeout_s").unwrap_or(60)),
+                }),
+                (None, Some(_), _) => {
+                    return Err(wrong("has an endpoint that is asked for no model"));
+                }
+                _ => {
+                    return Err(wrong(
+                        "is a folder or an endpoint: say dir or url, one of them",
+                    ));
+                }
+            };
+            let prefixes = Prefixes {
+                document: text("document_prefix").unwrap_or_default(),
+                query: text("query_prefix").unwrap_or_default(),
+            };
+            Ok((name.to_owned(), (source, prefixes)))
         });
         known.collect()
     }

@@ -12,11 +12,13 @@ pub(crate) enum Kind {
     Address,
     Command,
     Database,
+    File,
     Folder,
     Folders,
     Number { min: u64, max: u64 },
     OneOf(&'static [&'static str]),
     Switch,
+    Text,
     Url,
 }
 
@@ -27,10 +29,12 @@ pub(crate) enum Value {
     Command(Vec<String>),
     /// Its address may hold a password, and is not shown.
     Database(String),
+    File(PathBuf),
     Folder(PathBuf),
     Folders(Vec<PathBuf>),
     Number(u64),
     Switch(bool),
+    Text(String),
     Url(String),
     Word(&'static str),
 }
@@ -70,6 +74,8 @@ impl Kind {
             }
             (Self::Database, Raw::Text(text)) if !text.is_empty() => Ok(Value::Database(text)),
             (Self::Database, _) => Err("an address, as postgres://user@host/name".to_owned()),
+            (Self::File, Raw::Text(text)) if !text.is_empty() => Ok(Value::File(folder(&text))),
+            (Self::File, _) => Err("a file".to_owned()),
             (Self::Folder, Raw::Text(text)) if !text.is_empty() => Ok(Value::Folder(folder(&text))),
             (Self::Folder, _) => Err("a folder".to_owned()),
             (Self::Folders, Raw::List(list)) => Ok(Value::Folders(
@@ -98,6 +104,8 @@ impl Kind {
             }
             (Self::Switch, Raw::Switch(switch)) => Ok(Value::Switch(switch)),
             (Self::Switch, _) => Err("true or false".to_owned()),
+            (Self::Text, Raw::Text(text)) if !text.is_empty() => Ok(Value::Text(text)),
+            (Self::Text, _) => Err("a text".to_owned()),
             (Self::Url, Raw::Text(text))
                 if text.starts_with("http://") || text.starts_with("https://") =>
             {
@@ -126,9 +134,11 @@ impl Kind {
             },
             Self::Address
             | Self::Database
+            | Self::File
             | Self::Folder
             | Self::Number { .. }
             | Self::OneOf(_)
+            | Self::Text
             | Self::Url => Raw::Text(text.to_owned()),
         };
         self.read(raw, base)
@@ -140,11 +150,13 @@ impl Kind {
             Self::Address => "address".to_owned(),
             Self::Command => "list of words".to_owned(),
             Self::Database => "address of a database".to_owned(),
+            Self::File => "file".to_owned(),
             Self::Folder => "folder".to_owned(),
             Self::Folders => "list of folders".to_owned(),
             Self::Number { min, max } => format!("{min} to {max}"),
             Self::OneOf(words) => words.join(", "),
             Self::Switch => "true or false".to_owned(),
+            Self::Text => "text".to_owned(),
             Self::Url => "URL".to_owned(),
         }
     }
@@ -176,10 +188,13 @@ impl fmt::Display for Value {
             Self::Address(address) => write!(f, "{address}"),
             Self::Command(words) => f.write_str(&visible(&json!(words).to_string())),
             Self::Database(_) => f.write_str("a database"),
-            Self::Folder(path) => f.write_str(&visible(&path.display().to_string())),
+            Self::File(path) | Self::Folder(path) => {
+                f.write_str(&visible(&path.display().to_string()))
+            }
             Self::Folders(paths) => f.write_str(&visible(&json!(paths).to_string())),
             Self::Number(number) => write!(f, "{number}"),
             Self::Switch(switch) => write!(f, "{switch}"),
+            Self::Text(text) => f.write_str(&visible(text)),
             Self::Url(url) => f.write_str(&visible(url)),
             Self::Word(word) => f.write_str(word),
         }
@@ -191,8 +206,8 @@ impl Value {
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Address(address) => json!(address),
-            Self::Folder(path) => json!(path),
-            Self::Url(url) => json!(url),
+            Self::File(path) | Self::Folder(path) => json!(path),
+            Self::Text(text) | Self::Url(text) => json!(text),
             Self::Command(words) => json!(words),
             Self::Database(_) => json!("a database"),
             Self::Folders(paths) => json!(paths),

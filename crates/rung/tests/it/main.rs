@@ -21,6 +21,7 @@ mod database_readonly;
 mod database_runaway;
 mod database_tools;
 mod databases;
+mod embeddings;
 mod full_disk;
 mod handles;
 mod help;

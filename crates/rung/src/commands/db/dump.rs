@@ -6,10 +6,11 @@ use std::path::Path;
 use rung_edn::{Map, Value};
 use rung_fault::{Code, Fault};
 
+use super::Databases;
 use crate::exit::{Result, output};
 
-pub(super) fn run(folder: &Path) -> Result {
-    let db = super::to_read(folder)?;
+pub(super) fn run(folder: &Path, databases: &Databases) -> Result {
+    let db = databases.to_read(folder)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     let options = db.options().map_err(Fault::from)?;
     writeln!(out, "{}", Value::Map(options)).map_err(output)?;

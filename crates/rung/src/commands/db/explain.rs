@@ -7,12 +7,13 @@ use rung_edn::{Map, Value};
 use rung_fault::Fault;
 use serde_json::json;
 
+use super::Databases;
 use crate::cli::DbQueryArgs;
 use crate::exit::{Result, output};
 use crate::table::table;
 
-pub(super) fn run(args: &DbQueryArgs) -> Result {
-    let db = super::to_read(&args.folder)?;
+pub(super) fn run(args: &DbQueryArgs, databases: &Databases) -> Result {
+    let db = databases.to_read(&args.folder)?;
     let query = super::value(&args.query)?;
     let inputs = args.inputs.iter().map(|said| super::value(said));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;

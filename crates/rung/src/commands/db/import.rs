@@ -12,6 +12,7 @@ use rung_fault::{Code, Fault};
 use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 
+use super::Databases;
 use super::dump::no_dump;
 use crate::cli::{DbFormat, DbImportArgs};
 use crate::exit::{Result, Stop};
@@ -21,7 +22,7 @@ const BATCH: usize = 20_000;
 /// How often progress is shown.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
-pub(super) fn run(args: &DbImportArgs) -> Result {
+pub(super) fn run(args: &DbImportArgs, databases: &Databases) -> Result {
     let format = args.format.or_else(|| by_name(&args.file)).ok_or_else(|| {
         let why = format!(
             "the format of {} cannot be told from its name",
@@ -31,7 +32,7 @@ pub(super) fn run(args: &DbImportArgs) -> Result {
             .with_hint("say it with --format dump, csv, json or ndjson")
     })?;
     let file = File::open(&args.file).map_err(|error| unreadable(&args.file, &error))?;
-    let db = super::to_write(&args.folder)?;
+    let db = databases.to_write(&args.folder)?;
     if let Some(schema) = &args.schema {
         db.update_schema(&super::value(schema)?)
             .map_err(Fault::from)?;

@@ -14,43 +14,63 @@ mod transact;
 
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 
-use rung_datalog::{Bounds, Db, Options};
+use rung_datalog::{Bounds, Db, Embed, Options};
 use rung_edn::{Reader, Value};
 use rung_fault::{Code, Fault};
 
 use crate::cli::{DbArgs, DbCommand};
+use crate::embeddings::Models;
 use crate::exit::Result;
 use crate::settings::Settings;
 
-/// `settings` are asked for by what has to do with the data folder, which is no database's.
-pub(super) fn run(args: DbArgs, settings: impl FnOnce() -> Result<Settings>) -> Result {
+/// `settings` are asked for by what has to do with the data folder, which is no database's, and by what embeds texts.
+pub(super) fn run(
+    args: DbArgs,
+    settings: impl Fn() -> Result<Settings> + Clone + Send + Sync + 'static,
+) -> Result {
+    let databases = &Databases {
+        embed: Arc::new(Models::of(settings.clone())),
+    };
     match args.command {
-        DbCommand::Query { args, first } => query::run(&args, first, settings),
-        DbCommand::Transact(args) => transact::run(&args),
-        DbCommand::Pull(args) => pull::run(&args),
-        DbCommand::Schema(args) => schema::run(&args),
-        DbCommand::Stat { folder } => stat::run(&folder),
-        DbCommand::Explain(args) => explain::run(&args),
-        DbCommand::Import(args) => import::run(&args),
-        DbCommand::Dump { folder } => dump::run(&folder),
+        DbCommand::Query { args, first } => query::run(&args, first, databases, settings),
+        DbCommand::Transact(args) => transact::run(&args, databases),
+        DbCommand::Pull(args) => pull::run(&args, databases),
+        DbCommand::Schema(args) => schema::run(&args, databases),
+        DbCommand::Stat { folder } => stat::run(&folder, databases),
+        DbCommand::Explain(args) => explain::run(&args, databases),
+        DbCommand::Import(args) => import::run(&args, databases),
+        DbCommand::Dump { folder } => dump::run(&folder, databases),
         DbCommand::Mcp { root } => mcp::run(args.allow_writes, &root, &settings()?),
-        DbCommand::Repl { folder } => repl::run(&folder),
+        DbCommand::Repl { folder } => repl::run(&folder, databases),
     }
 }
 
-/// A database to be read, which must be there.
-fn to_read(folder: &Path) -> Result<Db> {
-    let options = Options {
-        create: false,
-        writable: false,
-    };
-    opened(folder, &options)
+/// Databases, opened with the models that the settings name.
+struct Databases {
+    embed: Arc<dyn Embed>,
 }
 
-/// A database to be changed, which is made where it is not there.
-fn to_write(folder: &Path) -> Result<Db> {
-    opened(folder, &Options::default())
+impl Databases {
+    /// A database to be read, which must be there.
+    fn to_read(&self, folder: &Path) -> Result<Db> {
+        let options = Options {
+            create: false,
+            writable: false,
+            embed: Some(self.embed.clone()),
+        };
+        opened(folder, &options)
+    }
+
+    /// A database to be changed, which is made where it is not there.
+    fn to_write(&self, folder: &Path) -> Result<Db> {
+        let options = Options {
+            embed: Some(self.embed.clone()),
+            ..Options::default()
+        };
+        opened(folder, &options)
+    }
 }
 
 fn opened(folder: &Path, options: &Options) -> Result<Db> {

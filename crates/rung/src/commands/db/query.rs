@@ -11,7 +11,7 @@ use rung_fault::Fault;
 use rung_ladder::Kept;
 use serde_json::json;
 
-use super::show;
+use super::{Databases, show};
 use crate::cli::{DbForm, DbQueryArgs};
 use crate::exit::{Result, output};
 use crate::results::Results;
@@ -20,9 +20,10 @@ use crate::settings::Settings;
 pub(super) fn run(
     args: &DbQueryArgs,
     first: Option<usize>,
+    databases: &Databases,
     settings: impl FnOnce() -> Result<Settings>,
 ) -> Result {
-    let db = super::to_read(&args.folder)?;
+    let db = databases.to_read(&args.folder)?;
     let query = super::value(&args.query)?;
     let inputs = args.inputs.iter().map(|said| super::value(said));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;

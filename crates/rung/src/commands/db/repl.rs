@@ -7,7 +7,7 @@ use rung_datalog::Db;
 use rung_edn::{Reader, Value};
 use rung_fault::Fault;
 
-use super::{show, transact};
+use super::{Databases, show, transact};
 use crate::cli::DbForm;
 use crate::exit::{Result, Stop, output};
 use crate::settings::visible;
@@ -18,8 +18,8 @@ const HELP: &str = "\
 (pull [pattern] entity)    shows an entity
 :schema  :help  :quit";
 
-pub(super) fn run(folder: &Path) -> Result {
-    let db = super::to_write(folder)?;
+pub(super) fn run(folder: &Path, databases: &Databases) -> Result {
+    let db = databases.to_write(folder)?;
     let prompted = std::io::stdin().is_terminal();
     let mut waiting = String::new();
     let prompt = |waiting: &str| {

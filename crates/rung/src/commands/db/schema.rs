@@ -3,23 +3,31 @@
 use std::io::Write as _;
 
 use rung_datalog::Unique;
-use rung_fault::Fault;
+use rung_fault::{Code, Fault};
 
-use super::show;
+use super::{Databases, show};
 use crate::cli::DbSchemaArgs;
 use crate::exit::{Result, output};
 use crate::table::table;
 
-pub(super) fn run(args: &DbSchemaArgs) -> Result {
-    let db = match &args.set {
-        Some(given) => {
-            let db = super::to_write(&args.folder)?;
-            db.update_schema(&super::value(given)?)
-                .map_err(Fault::from)?;
-            db
-        }
-        None => super::to_read(&args.folder)?,
+pub(super) fn run(args: &DbSchemaArgs, databases: &Databases) -> Result {
+    let db = if args.set.is_some() || args.options.is_some() {
+        databases.to_write(&args.folder)?
+    } else {
+        databases.to_read(&args.folder)?
     };
+    if let Some(given) = &args.options {
+        let given = super::value(given)?;
+        let Some(options) = given.as_map() else {
+            let why = format!("options are a map, and {given} is none");
+            return Err(Fault::new(Code::InvalidArguments, why).into());
+        };
+        db.set_options(options).map_err(Fault::from)?;
+    }
+    if let Some(given) = &args.set {
+        db.update_schema(&super::value(given)?)
+            .map_err(Fault::from)?;
+    }
     let (schema, counts) = db
         .read(|moment| {
             let schema = moment.schema().clone();

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use rung_fault::Fault;
 
+use super::Databases;
 use crate::exit::{Result, output};
 
-pub(super) fn run(folder: &Path) -> Result {
-    let db = super::to_read(folder)?;
+pub(super) fn run(folder: &Path, databases: &Databases) -> Result {
+    let db = databases.to_read(folder)?;
     let counted = db.read(|moment| {
         let attributes = moment.schema().attributes().count();
         Ok((

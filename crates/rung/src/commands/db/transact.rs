@@ -6,13 +6,13 @@ use rung_datalog::{Datom, Report};
 use rung_edn::{Map, Value};
 use rung_fault::Fault;
 
-use super::show;
+use super::{Databases, show};
 use crate::cli::DbTransactArgs;
 use crate::exit::{Result, output};
 use crate::table::table;
 
-pub(super) fn run(args: &DbTransactArgs) -> Result {
-    let db = super::to_write(&args.folder)?;
+pub(super) fn run(args: &DbTransactArgs, databases: &Databases) -> Result {
+    let db = databases.to_write(&args.folder)?;
     if let Some(schema) = &args.schema {
         db.update_schema(&super::value(schema)?)
             .map_err(Fault::from)?;
