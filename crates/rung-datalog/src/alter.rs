@@ -10,30 +10,39 @@ use crate::datom::{Entity, eav_key, in_key};
 use crate::db::{Db, Moment, store_schema};
 use crate::embedding::{Prepared, Texts};
 use crate::likeness::{Changes, Domains};
-use crate::schema::{Attribute, Schema};
+use crate::schema::{Attribute, Changed, Schema};
 use crate::{Error, Result};
 
 impl Db {
     /// Takes in a schema, beside what there is.
     pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
+        self.alter(|schema| schema.apply(given))
+    }
+
+    /// Gives an attribute another name.
+    pub fn rename_attribute(&self, from: &Name, to: &Name) -> Result<()> {
+        self.alter(|schema| Ok(vec![schema.rename(from, to.clone())?]))?;
+        Ok(())
+    }
+
+    /// Makes a change that tells which attributes it concerns.
+    fn alter(&self, change: impl Fn(&mut Schema) -> Result<Vec<Changed>>) -> Result<Arc<Schema>> {
         // Vectors of texts, which are made while nothing is held.
         let mut prepared = Prepared::default();
         loop {
             // What no index can be made for is refused before it is kept; and they are there before the facts that go into them.
             let mut wanted = self.read(|moment| Ok((*moment.schema).clone()))?;
-            let gained = wanted
-                .apply(given)?
-                .into_iter()
-                .flat_map(|(known, attribute)| {
-                    let old = known.map(|known| Domains::of(&known)).unwrap_or_default();
-                    Domains::of(&attribute).beyond(&old).embeddings
-                });
+            let changed = change(&mut wanted)?.into_iter();
+            let gained = changed.flat_map(|(known, attribute)| {
+                let old = known.map(|known| Domains::of(&known)).unwrap_or_default();
+                Domains::of(&attribute).beyond(&old).embeddings
+            });
             let (_, before) = self.open_indexes()?;
             let after = self.indexes_of(&wanted, &gained.collect())?;
             let (mut is_stale, mut texts) = (false, Texts::new());
             let schema = self.write(|batch, schema| {
                 let mut schema = (*schema).clone();
-                let changed = schema.apply(given)?;
+                let changed = change(&mut schema)?;
                 is_stale = schema != wanted;
                 if is_stale {
                     return Ok(Arc::new(schema));
@@ -79,15 +88,6 @@ impl Db {
                 return Ok(schema);
             }
         }
-    }
-
-    /// Gives an attribute another name.
-    pub fn rename_attribute(&self, from: &Name, to: &Name) -> Result<()> {
-        self.write(|batch, schema| {
-            let mut schema = (*schema).clone();
-            schema.rename(from, to.clone())?;
-            store_schema(batch, self.tables(), &schema)
-        })
     }
 }
 

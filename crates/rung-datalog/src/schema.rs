@@ -410,7 +410,7 @@ impl Schema {
     }
 
     /// Removes the name of an attribute, whose number is not given again.
-    pub(crate) fn rename(&mut self, from: &Name, to: Name) -> Result<()> {
+    pub(crate) fn rename(&mut self, from: &Name, to: Name) -> Result<Changed> {
         if self.by_name.contains_key(&to) {
             return Err(Error::Schema(format!(
                 "there is an attribute :{to} already"
@@ -419,9 +419,10 @@ impl Schema {
         let Some(id) = self.by_name.remove(from) else {
             return Err(Error::Schema(format!("there is no attribute :{from}")));
         };
+        let before = self.by_id[id as usize].clone();
         Arc::make_mut(&mut self.by_id[id as usize]).name = to.clone();
         self.by_name.insert(to, id);
-        Ok(())
+        Ok((Some(before), self.by_id[id as usize].clone()))
     }
 
     /// As a map of attributes to their properties.

@@ -175,3 +175,28 @@ fn an_attribute_moves_from_one_index_to_another() {
         "nothing that is gone takes a place"
     );
 }
+
+#[test]
+fn what_an_attribute_is_found_by_goes_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let options = read("{:vector-opts {:dimensions 2}}").unwrap();
+    db.set_options(options.as_map().unwrap()).unwrap();
+    let schema = "{:at {:db/valueType :db.type/vec}
+                   :note {:db/valueType :db.type/string :db/fulltext true :db.fulltext/autoDomain true}}";
+    db.update_schema(&read(schema).unwrap()).unwrap();
+    let data = "[{:db/id 1 :at [1.0 0.0] :note \"a red fox\"} {:db/id 2 :at [0.0 1.0]}]";
+    db.transact(&read(data).unwrap()).unwrap();
+    db.rename_attribute(&"at".into(), &"place".into()).unwrap();
+    db.rename_attribute(&"note".into(), &"remark".into())
+        .unwrap();
+    let near = "[:find ?e ?a :where [(vec-neighbors $ [1.0 0.1] {:top 1}) [[?e ?a]]]]";
+    assert_eq!(ask(&db, near, ""), Ok("[1 :place]".to_owned()));
+    let named = "[:find ?e :where [(vec-neighbors $ :place [0.0 1.0] {:top 1}) [[?e]]]]";
+    assert_eq!(ask(&db, named, ""), Ok("[2]".to_owned()));
+    let words = "[:find ?e ?a :where [(fulltext $ \"fox\" {:domains [\"remark\"]}) [[?e ?a]]]]";
+    assert_eq!(ask(&db, words, ""), Ok("[1 :remark]".to_owned()));
+    db.transact(&read("[[:db/retract 1 :place [1.0 0.0]]]").unwrap())
+        .unwrap();
+    assert_eq!(ask(&db, near, ""), Ok("[2 :place]".to_owned()));
+}
