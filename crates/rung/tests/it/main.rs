@@ -12,6 +12,7 @@ mod connect;
 mod crash;
 mod database;
 mod database_grants;
+mod database_each_tool;
 mod database_hostile;
 mod database_lifecycle;
 mod database_load;
