@@ -46,6 +46,18 @@ pub(crate) struct Folder {
     name: Option<String>,
 }
 
+impl Folder {
+    /// One that is not known by name, to which so much may be done.
+    pub(crate) const fn unnamed(path: PathBuf, access: Access) -> Self {
+        Self {
+            path,
+            mode: access,
+            leave: Leave::whole(access),
+            name: None,
+        }
+    }
+}
+
 impl Place {
     /// Where it is, without the password.
     pub(crate) fn shown(&self) -> Value {
@@ -117,12 +129,7 @@ impl Asking<'_> {
         let mut called = known.filter(|known| known.is_called(dir));
         let granted = called.find_map(|known| Some((known, known.leave(self.permit())?)));
         let Some((known, mut leave)) = granted else {
-            return Ok(Folder {
-                path: self.unnamed(dir)?,
-                mode: self.most(),
-                leave: Leave::whole(self.most()),
-                name: None,
-            });
+            return Ok(Folder::unnamed(self.unnamed(dir)?, self.most()));
         };
         if known.holds != holds {
             let (what, tool) = match known.holds {

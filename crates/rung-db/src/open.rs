@@ -444,12 +444,8 @@ mod tests {
 
     use super::*;
 
-    fn kv_options() -> KvOptions {
-        KvOptions {
-            create: true,
-            writable: true,
-            ..KvOptions::default()
-        }
+    fn to_write(path: &Path) -> Folder {
+        Folder::unnamed(path.to_owned(), Access::Write)
     }
 
     /// A reader that was under way when a store was closed kept its folder open, and it could not be opened again.
@@ -457,7 +453,7 @@ mod tests {
     fn a_store_is_opened_again_while_somebody_still_reads() {
         let folder = tempfile::tempdir().unwrap();
         let (handles, permit) = (Handles::default(), Permit::local_user(Access::Write));
-        let open = || handles.open_kv(&permit, folder.path(), kv_options());
+        let open = || handles.open_kv(&permit, &to_write(folder.path()));
         let id = open().unwrap();
         assert_eq!(open().unwrap_err().code(), Code::StoreBusy);
         let reader = handles.kv(&permit, &id).unwrap();
@@ -484,9 +480,7 @@ mod tests {
             schema: Some(rung_edn::read("{:a {:db/valueType :db.type/nonsense}}").unwrap()),
             opts: None,
         };
-        let open = |given: &Given| {
-            handles.open_database(&permit, &folder, &Options::default(), given, false)
-        };
+        let open = |given: &Given| handles.open_database(&permit, &to_write(&folder), given, false);
         open(&given).unwrap_err();
         assert!(!folder.exists());
         assert!(handles.open.lock().is_empty());
