@@ -70,7 +70,7 @@ fn rows() -> Vec<Row> {
             "pull_many",
             DB,
             json!({"selector": ["*"], "eids": [[":name", "Ada"], 77]}),
-            json!({"result": [{":db/id": 1, ":name": "Ada"}, null]}),
+            json!({"result": [{":db/id": 1, ":name": "Ada"}, {":db/id": 77}]}),
         ),
         (
             "entity",

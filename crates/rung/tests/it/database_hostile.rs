@@ -150,7 +150,6 @@ fn reaching_out() -> Vec<Attempt> {
         "udf \"f\"",
         "(fn [] 1)",
         "apply slurp [\"secret.txt\"]",
-        "embedding-neighbors $ \"x\"",
     ];
     let mut all: Vec<Attempt> = calls_out
         .iter()
@@ -175,9 +174,9 @@ fn reaching_out() -> Vec<Attempt> {
         ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("(fn [db] (slurp \"secret.txt\"))")]]}), ERROR),
         ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("clojure.core/slurp"), "secret.txt"]]}), ERROR),
         ("datalevin_transact", json!({"txData": [[":installed", 1]]}), ERROR),
-        ("datalevin_search_documents", json!({"query": "x", "opts": {":doc-filter": edn("slurp")}}), ERROR),
-        ("datalevin_vector_search", json!({"queryVector": [1, 2], "opts": {":vec-filter": edn("slurp")}}), ERROR),
-        ("datalevin_open_search_index", json!({"opts": {":analyzer": edn("clojure.core/slurp")}}), ERROR),
+        ("datalevin_search_documents", json!({"query": "x", "opts": {":doc-filter": edn("slurp")}}), REQUEST),
+        ("datalevin_vector_search", json!({"queryVector": [1, 2], "opts": {":vec-filter": edn("slurp")}}), REQUEST),
+        ("datalevin_open_search_index", json!({"opts": {":analyzer": edn("clojure.core/slurp")}}), REQUEST),
     ]);
     all
 }

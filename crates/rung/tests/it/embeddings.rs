@@ -355,6 +355,8 @@ impl Client {
         };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         client.ask("initialize", &hello);
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        writeln!(client.input, "{ready}").unwrap();
         client
     }
 
