@@ -6,11 +6,13 @@
 RUNG is the binary; FOLDER is where the clients are installed, and is used again by the next run;
 CLIENT limits the run to clients whose name contains one of these words.
 
-Every row of the table has a server, a data folder and an empty home of its own. It goes on one of two
-errands: to the door itself, or for personal data, by the adapter over stdio and hosted over HTTP. A row
-passes when the client lists the errand's tool, calls it, gets its answer, and speaks the protocol version
-that the row says it speaks. What a client sends is recorded on the way, so the version is seen and not
-believed.
+Every row of the table has a server, a data folder and an empty home of its own. It goes on one of three
+errands: to the door itself; for personal data, by the adapter over stdio and hosted over HTTP; or to a
+database, over stdio, which it opens, asks, and of which it reads an answer on. A row passes when the
+client lists the errand's tools, calls them, gets their answers, and speaks the protocol version that the
+row says it speaks. What a client sends is recorded on the way, so the version is seen and not believed.
+A client that starts the server anew for every call cannot keep a database open: it opens it, and reads
+on in an answer that is there.
 Coding agents call tools only when a model tells them to: a pretend model in this file does.
 
 A client that does not install is NOT RUN, which is neither passed nor failed.
@@ -19,7 +21,7 @@ A client that does not install is NOT RUN, which is neither passed nor failed.
 import collections
 import contextlib
 import http.server
-import itertools
+import inspect
 import json
 import os
 import pathlib
@@ -39,12 +41,23 @@ INSTALL_SECONDS = 300
 CLIENT_SECONDS = 120
 START_SECONDS = 20
 
-Errand = collections.namedtuple("Errand", "name tool answered wrong")
+# What stands for something that an answer told, and what that looks like there.
+TOLD = {"$database": r"database-[0-9a-f-]{36}", "$handle": r"res_[0-9a-z]{26}"}
+Errand = collections.namedtuple("Errand", "name transports steps wrong")
+# A tool, its arguments as JSON, what is found in its answer, and whether it needs what an earlier call in the same session opened.
+Step = collections.namedtuple("Step", "tool given answered needs_session", defaults=[False])
+ROWS = "[:find ?n ?t :where [?e :n ?n] [?e :text ?t]]"
 ERRANDS = [
-    # A tool that needs no arguments, a word of its answer; and a call that is refused, with the code that says so. A
-    # client that checks structured content must let that through.
-    Errand("door", "rung.about", "protocol_versions", ("rung.read", {"handle": "abc"}, "invalid_handle")),
-    Errand("data", "schema", "connector_key", ("fetch", {"id": "x"}, "invalid_record_identity")),
+    # And a call that is refused, with the code that says so. A client that checks structured content must let that through.
+    Errand("door", ("stdio", "http"), [Step("rung.about", "{}", "protocol_versions")],
+           ("rung.read", {"handle": "abc"}, "invalid_handle")),
+    Errand("data", ("stdio", "http"), [Step("schema", "{}", "connector_key")],
+           ("fetch", {"id": "x"}, "invalid_record_identity")),
+    Errand("facts", ("stdio",), [
+        Step("datalevin_open_database", '{"dir": "$facts"}', TOLD["$database"]),
+        Step("datalevin_query", json.dumps({"database": "$database", "query": ROWS}), TOLD["$handle"], True),
+        Step("rung.read", '{"handle": "$handle", "lines": "601-610"}', "row 605"),
+    ], ("datalevin_query", {"database": "none", "query": "[]"}, "unknown-database")),
 ]
 VERSION = re.compile(rb'rotocolVersion"\s*:\s*"(\d{4}-\d\d-\d\d)"')
 
@@ -229,7 +242,7 @@ def served(rung, home, data, record, token=None):
 
 
 class Model(http.server.ThreadingHTTPServer):
-    """Calls the errand's tool as soon as it is offered, and notices the answer.
+    """Calls the errand's tools as soon as they are offered, one after the other, and notices the answers.
 
     It knows just enough of four dialects for the agents below. The server is called `door` in their
     settings; each agent builds the tool's name from that in its own way.
@@ -237,23 +250,34 @@ class Model(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, errand):
+    def __init__(self, steps):
         super().__init__(("127.0.0.1", 0), ModelRequest)
-        name = re.escape(errand.tool).replace(r"\.", "[._]")
-        self.offered = re.compile(rf"(?:mcp_+)?door_+{name}\w*")
-        self.answer = errand.answered
+        self.steps = steps
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
-        self.called = self.answered = False
+        self.called = self.answered = 0
 
     def choose(self, body, history):
-        """The tool to call now, if any."""
-        if self.answer in json.dumps(history):
-            self.answered = True
-        name = self.offered.search(body)
-        if self.called or not name:
-            return None
-        self.called = True
-        return name[0]
+        """The tool to call now and its arguments, if any."""
+        history = json.dumps(history)
+        if self.called > self.answered and re.search(self.steps[self.answered].answered, history):
+            self.answered += 1
+        if self.called > self.answered or self.called == len(self.steps):
+            return None, None
+        step = self.steps[self.called]
+        name = re.escape(step.tool).replace(r"\.", "[._]")
+        name = re.search(rf"(?:mcp_+)?door_+{name}\w*", body)
+        if not name:
+            return None, None
+        self.called += 1
+        return name[0], json.loads(filled(step.given, history))
+
+
+def filled(given, said):
+    """Arguments, with what was told last in place of what stands for it."""
+    for mark, form in TOLD.items():
+        if mark in given:
+            given = given.replace(mark, re.findall(form, said)[-1])
+    return given
 
 
 class ModelRequest(http.server.BaseHTTPRequestHandler):
@@ -276,12 +300,12 @@ class ModelRequest(http.server.BaseHTTPRequestHandler):
 
 
 def anthropic_messages(model, body, asked):
-    tool = model.choose(body, asked["messages"])
+    tool, given = model.choose(body, asked["messages"])
     block = {"type": "text", "text": ""}
     delta = {"type": "text_delta", "text": "Done."}
     if tool:
-        block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": "{}"}
+        block = {"type": "tool_use", "id": f"toolu_{model.called}", "name": tool, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(given)}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "pretend", "content": [],
                "stop_reason": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
     yield {"type": "message_start", "message": message}
@@ -294,11 +318,11 @@ def anthropic_messages(model, body, asked):
 
 
 def openai_chat(model, body, asked):
-    tool = model.choose(body, asked["messages"])
+    tool, given = model.choose(body, asked["messages"])
     delta = {"role": "assistant", "content": "Done."}
     if tool:
-        call = {"index": 0, "id": "call_1", "type": "function",
-                "function": {"name": tool, "arguments": "{}"}}
+        call = {"index": 0, "id": f"call_{model.called}", "type": "function",
+                "function": {"name": tool, "arguments": json.dumps(given)}}
         delta = {"role": "assistant", "tool_calls": [call]}
     for choice in ({"delta": delta, "finish_reason": None},
                    {"delta": {}, "finish_reason": "tool_calls" if tool else "stop"}):
@@ -311,13 +335,13 @@ def openai_responses(model, body, asked):
     for space in asked.get("tools", []):
         for tool in space.get("tools", []):
             body += f" {space['name']}__{tool['name']}"
-    tool = model.choose(body, asked["input"])
+    tool, given = model.choose(body, asked["input"])
     text = {"type": "output_text", "text": "Done."}
     item = {"type": "message", "role": "assistant", "content": [text]}
     if tool:
         space, _, name = tool.rpartition("__")
-        item = {"type": "function_call", "call_id": "call_1", "namespace": space, "name": name,
-                "arguments": "{}"}
+        item = {"type": "function_call", "call_id": f"call_{model.called}", "namespace": space, "name": name,
+                "arguments": json.dumps(given)}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     yield {"type": "response.created", "response": {"id": "resp_1"}}
     yield {"type": "response.output_item.done", "output_index": 0, "item": {"id": "item_1", **item}}
@@ -325,8 +349,8 @@ def openai_responses(model, body, asked):
 
 
 def gemini_stream(model, body, asked):
-    tool = model.choose(body, asked["contents"])
-    part = {"functionCall": {"name": tool, "args": {}}} if tool else {"text": "Done."}
+    tool, given = model.choose(body, asked["contents"])
+    part = {"functionCall": {"name": tool, "args": given}} if tool else {"text": "Done."}
     content = {"role": "model", "parts": [part]}
     yield {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}]}
 
@@ -345,9 +369,26 @@ DIALECTS = {
 class Row:
     """One client, over one transport, in one era."""
 
-    def __init__(self, shelf, home, command, url, model, errand):
+    def __init__(self, shelf, home, command, url, model, errand, known):
         self.shelf, self.home, self.model, self.errand = shelf, home, model, errand
         self.command, self.url, self.stdio = command, url, url is None
+        # Told before anybody asked.
+        self.known = known
+
+    def tools(self):
+        return [step.tool for step in self.errand.steps]
+
+    def alone(self):
+        """The steps that can be taken in a session of their own, with their arguments."""
+        return [(step, filled(step.given, self.known)) for step in self.errand.steps if not step.needs_session]
+
+    def steps(self):
+        """The steps, for a program that takes them one after the other."""
+        return json.dumps([[step.tool, step.given] for step in self.errand.steps])
+
+    def expect_all(self, output):
+        """The tools were listed, and each of them answered."""
+        self.expect(output, *self.tools(), *(step.answered for step in self.errand.steps))
 
     def run(self, package, program, *arguments, **env):
         """Runs a client's program in the empty home; it has to end well."""
@@ -362,7 +403,7 @@ class Row:
 
     def expect(self, output, *words):
         for word in words:
-            if word not in output:
+            if not re.search(word, output):
                 raise Failed(f"no {word!r} in: {tail(output)}")
 
     def write(self, name, content):
@@ -374,10 +415,11 @@ class Row:
     def ask_agent(self, package, program, *arguments, **env):
         """Lets an agent run with the pretend model, which has to see the answer."""
         output = self.run(package, program, *arguments, **env)
-        if not self.model.called:
-            raise Failed(f"{self.errand.tool} was not offered to the model: {tail(output)}")
-        if not self.model.answered:
-            raise Failed(f"the answer did not reach the model: {tail(output)}")
+        steps, called, answered = self.errand.steps, self.model.called, self.model.answered
+        if called > answered:
+            raise Failed(f"the answer of {steps[answered].tool} did not reach the model: {tail(output)}")
+        if called < len(steps):
+            raise Failed(f"{steps[called].tool} was not offered to the model: {tail(output)}")
 
 
 def inspector(row, era):
@@ -387,72 +429,93 @@ def inspector(row, era):
     config = row.write("inspector.json", {"mcpServers": {"door": {**server, "protocolEra": era}}})
     common = ["--cli", "--config", config, "--server", "door", "--stored-auth-only", "--format", "json"]
     memory = {"MCP_INSPECTOR_SECRET_STORE": "memory"}
-    row.expect(row.run(package, "mcp-inspector", *common, "--method", "tools/list", **memory), row.errand.tool)
-    row.expect(row.run(package, "mcp-inspector", *common, "--method", "tools/call",
-                       "--tool-name", row.errand.tool, **memory), row.errand.answered)
+    row.expect(row.run(package, "mcp-inspector", *common, "--method", "tools/list", **memory), *row.tools())
+    for step, given in row.alone():
+        row.expect(row.run(package, "mcp-inspector", *common, "--method", "tools/call", "--tool-name", step.tool,
+                           "--tool-args-json", given, **memory), step.answered)
 
 
 def fastmcp(row, _era):
     target = ["--command", row.command] if row.stdio else ["--server-spec", row.url]
-    row.expect(row.run("fastmcp", "fastmcp", "list", *target), row.errand.tool)
-    row.expect(row.run("fastmcp", "fastmcp", "call", *target, "--target", row.errand.tool),
-               row.errand.answered)
+    row.expect(row.run("fastmcp", "fastmcp", "list", *target), *row.tools())
+    for step, given in row.alone():
+        row.expect(row.run("fastmcp", "fastmcp", "call", *target, "--target", step.tool, "--input-json", given),
+                   step.answered)
 
 
 def mcporter(row, _era):
     target = ["--stdio", row.command] if row.stdio else ["--allow-http", "--http-url", row.url]
-    row.expect(row.run("mcporter", "mcporter", "list", *target), row.errand.tool)
-    row.expect(row.run("mcporter", "mcporter", "call", *target, "--tool", row.errand.tool),
-               row.errand.answered)
+    row.expect(row.run("mcporter", "mcporter", "list", *target), *row.tools())
+    for step, given in row.alone():
+        row.expect(row.run("mcporter", "mcporter", "call", *target, "--tool", step.tool, "--args", given),
+                   step.answered)
 
 
-PYTHON_SDK = """
+FILLED = f"""
+import json, re
+
+TOLD = {TOLD!r}
+
+{inspect.getsource(filled)}
+"""
+
+PYTHON_SDK = FILLED + """
 import asyncio, sys
 from mcp import Client, StdioServerParameters
 
-async def main(command, url, tool, era):
+async def main(command, url, steps, era):
     async with Client(url or StdioServerParameters(command=command), mode=era) as client:
-        print([tool.name for tool in (await client.list_tools()).tools])
-        print((await client.call_tool(tool, {})).content[0].text)
+        said = str([tool.name for tool in (await client.list_tools()).tools])
+        for tool, given in json.loads(steps):
+            said += (await client.call_tool(tool, json.loads(filled(given, said)))).content[0].text
+        print(said)
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
 def python_sdk(row, era):
-    output = row.run("mcp", "python", "-c", PYTHON_SDK, row.command, row.url or "", row.errand.tool, era)
-    row.expect(output, row.errand.tool, row.errand.answered)
+    row.expect_all(row.run("mcp", "python", "-c", PYTHON_SDK, row.command, row.url or "", row.steps(), era))
 
 
-LANGCHAIN = """
+LANGCHAIN = FILLED + """
 import asyncio, sys
 from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
 
-async def main(command, url, tool):
+async def main(command, url, steps):
     stdio = {"transport": "stdio", "command": command, "args": []}
     server = {"transport": "streamable_http", "url": url} if url else stdio
-    tools = {tool.name: tool for tool in await MultiServerMCPClient({"door": server}).get_tools()}
-    print(list(tools), await tools[tool].ainvoke({}))
+    async with MultiServerMCPClient({"door": server}).session("door") as session:
+        tools = {tool.name: tool for tool in await load_mcp_tools(session)}
+        said = str(list(tools))
+        for tool, given in json.loads(steps):
+            said += str(await tools[tool].ainvoke(json.loads(filled(given, said))))
+        print(said)
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
 def langchain(row, _era):
-    output = row.run("langchain-mcp-adapters", "python", "-c", LANGCHAIN, row.command, row.url or "", row.errand.tool)
-    row.expect(output, row.errand.tool, row.errand.answered)
+    row.expect_all(row.run("langchain-mcp-adapters", "python", "-c", LANGCHAIN, row.command, row.url or "", row.steps()))
 
 
 TYPESCRIPT_SDK = """
-const [command, url, era, tool, wrong, given] = process.argv.slice(2);
+const [command, url, era, steps, told, wrong, bad] = process.argv.slice(2);
 const transport = url
     ? new StreamableHTTPClientTransport(new URL(url))
     : new StdioClientTransport({ command });
 const client = new Client({ name: 'drive', version: '1' }, { versionNegotiation: { mode: era } });
 await client.connect(transport);
-console.log((await client.listTools()).tools.map(tool => tool.name));
-console.log((await client.callTool({ name: tool, arguments: {} })).content[0].text);
-console.log((await client.callTool({ name: wrong, arguments: JSON.parse(given) })).content[0].text);
+let said = String((await client.listTools()).tools.map(tool => tool.name));
+for (let [name, given] of JSON.parse(steps)) {
+    for (const [mark, form] of Object.entries(JSON.parse(told)))
+        if (given.includes(mark)) given = given.replaceAll(mark, said.match(new RegExp(form, 'g')).at(-1));
+    said += (await client.callTool({ name, arguments: JSON.parse(given) })).content[0].text;
+}
+console.log(said);
+console.log((await client.callTool({ name: wrong, arguments: JSON.parse(bad) })).content[0].text);
 await client.close();
 """
 
@@ -462,9 +525,11 @@ def typescript_sdk(row, era, package, imports):
     modules = row.shelf.get(package).parent
     script = modules / "drive.mjs"
     script.write_text(imports + TYPESCRIPT_SDK)
-    wrong, given, refused = row.errand.wrong
-    output = row.run(package, "node", script, row.command, row.url or "", era, row.errand.tool, wrong, json.dumps(given))
-    row.expect(output, row.errand.tool, row.errand.answered, refused)
+    wrong, bad, refused = row.errand.wrong
+    output = row.run(package, "node", script, row.command, row.url or "", era, row.steps(), json.dumps(TOLD), wrong,
+                     json.dumps(bad))
+    row.expect_all(output)
+    row.expect(output, refused)
 
 
 def typescript_sdk_1(row, era):
@@ -490,8 +555,8 @@ def claude_code(row, _era):
     server = ["door", "--", row.command] if row.stdio else ["--transport", "http", "door", row.url]
     row.run(package, "claude", "mcp", "add", *server, **quiet)
     row.expect(row.run(package, "claude", "mcp", "list", **quiet), "Connected")
-    row.ask_agent(package, "claude", "-p", "hello", "--allowedTools",
-                  f"mcp__door__{row.errand.tool.replace('.', '_')}", **quiet,
+    allowed = [f"mcp__door__{tool.replace('.', '_')}" for tool in row.tools()]
+    row.ask_agent(package, "claude", "-p", "hello", "--allowedTools", ",".join(allowed), **quiet,
                   ANTHROPIC_BASE_URL=row.model.address, ANTHROPIC_API_KEY="none")
 
 
@@ -583,6 +648,17 @@ def granted(rung, home, data):
     return done.stdout.strip()
 
 
+def opened(rung, home, data, facts):
+    """A database of a thousand rows at `facts`; what is told of an answer to a query that is kept."""
+    rows = "".join(f'{{:n {n} :text "row {n}"}}' for n in range(1000))
+    env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    for words in (["transact", facts, f"[{rows}]"], ["query", facts, ROWS, "--first", "5", "--json", "--home", data]):
+        done = subprocess.run([rung, "db", *words], env=env, cwd=home, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(f"rung db {words[0]}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def try_client(shelf, rung, client, errand, transport, era, version):
     """Runs one row of the table; raises where it does not pass."""
     with contextlib.ExitStack() as stack:
@@ -591,7 +667,13 @@ def try_client(shelf, rung, client, errand, transport, era, version):
         home, data, record, command = (folder / name for name in ("home", "data", "said", "rung-mcp"))
         home.mkdir()
         record.touch()
-        words, url = [str(rung), "mcp", "--home", str(data)], None
+        words, url, known = [str(rung), "mcp", "--home", str(data)], None, ""
+        if errand.name == "facts":
+            facts = folder / "facts"
+            known = opened(rung, home, data, facts)
+            words = [str(rung), "db", "mcp", "--root", str(folder), "--home", str(data)]
+            steps = [step._replace(given=step.given.replace("$facts", str(facts))) for step in errand.steps]
+            errand = errand._replace(steps=steps)
         token = granted(rung, home, data) if errand.name == "data" else None
         if transport == "http":
             url = stack.enter_context(served(rung, home, data, record, token))
@@ -607,8 +689,8 @@ def try_client(shelf, rung, client, errand, transport, era, version):
                      "--home", str(folder / "own")]
         command.write_text(f"#!/bin/sh\ntee -a {shlex.quote(str(record))} | exec {shlex.join(words)}\n")
         command.chmod(0o755)
-        model = stack.enter_context(running(Model(errand)))
-        client(Row(shelf, home, command, url, model, errand), era)
+        model = stack.enter_context(running(Model(errand.steps)))
+        client(Row(shelf, home, command, url, model, errand, known), era)
         seen = {found.decode() for found in VERSION.findall(record.read_bytes())}
         if seen != {version}:
             raise Failed(f"it spoke {', '.join(sorted(seen)) or 'no version'}, not {version}")
@@ -626,7 +708,8 @@ def main():
     for name, client, era, version in CLIENTS:
         if wanted and not any(word in name.lower() for word in wanted):
             continue
-        for errand, transport in itertools.product(ERRANDS, ("stdio", "http")):
+        rows = [(errand, transport) for errand in ERRANDS for transport in errand.transports]
+        for errand, transport in rows:
             result, why = "passed", ""
             try:
                 try_client(shelf, rung, client, errand, transport, era, version)
