@@ -21,6 +21,7 @@ mod database_readonly;
 mod database_remote;
 mod database_runaway;
 mod database_tools;
+mod database_wanted;
 mod databases;
 mod embeddings;
 mod full_disk;
