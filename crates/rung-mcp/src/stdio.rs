@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
 use rung_ladder::head;
+use rung_tool::{Changes, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
@@ -51,6 +52,7 @@ pub async fn serve<R, W>(
     W: Write + AsFd + Send + 'static,
 {
     let connection = Connection::new(server, permit, Output::new(output, None));
+    let changes = connection.changes();
     let ended = Arc::new(Notify::new());
     {
         let (connection, ended) = (connection.clone(), Ended(ended.clone()));
@@ -60,7 +62,8 @@ pub async fn serve<R, W>(
             connection.read(input);
         });
     }
-    until_over(connection, async move { ended.notified().await }, stop).await;
+    let reading = async move { ended.notified().await };
+    until_over(connection, changes, reading, stop).await;
 }
 
 /// Serves on the standard input and output of this process, without a thread in between where both are pipes: whoever mostly
@@ -71,8 +74,9 @@ pub async fn serve_own(server: Server, permit: Permit, stop: impl Future<Output 
         (Ok(input), Some(room)) => {
             let output = Output::new(io::stdout(), Some(room));
             let connection = Connection::new(server, permit, output);
+            let changes = connection.changes();
             let reading = input.read(connection.clone());
-            return until_over(connection.clone(), reading, stop).await;
+            return until_over(connection.clone(), changes, reading, stop).await;
         }
         (Err(error), _) => tracing::debug!(%error, "the input cannot be waited for"),
         (Ok(_), None) => {}
@@ -84,11 +88,12 @@ pub async fn serve_own(server: Server, permit: Permit, stop: impl Future<Output 
 /// Serves until the input ends, the output breaks, or it is to stop; then lets what is under way finish.
 async fn until_over(
     connection: Arc<Connection>,
+    changes: Option<Listener>,
     reading: impl Future<Output = ()>,
     stop: impl Future<Output = ()>,
 ) {
     let server = connection.server.clone();
-    let pump = tokio::spawn(tell_changes(connection.clone()));
+    let pump = tokio::spawn(tell_changes(connection.clone(), changes));
     let output = connection.output.clone();
     tokio::select! {
         () = reading => {}
@@ -145,6 +150,11 @@ impl Connection {
             running: Running::default(),
             runtime: Handle::current(),
         })
+    }
+
+    /// Listens to changes from now on: from before anything is read, so that whoever asks to be told of one misses none.
+    fn changes(&self) -> Option<Listener> {
+        self.server.0.offer.changes.as_ref().map(Changes::listen)
     }
 
     fn read(self: &Arc<Self>, mut input: impl BufRead) {
@@ -317,11 +327,8 @@ impl Connection {
     }
 }
 
-async fn tell_changes(connection: Arc<Connection>) {
-    let Some(changes) = &connection.server.0.offer.changes else {
-        return;
-    };
-    let mut changes = changes.listen();
+async fn tell_changes(connection: Arc<Connection>, changes: Option<Listener>) {
+    let Some(mut changes) = changes else { return };
     loop {
         let change = changes.next().await;
         let session = connection.session.lock().clone();
