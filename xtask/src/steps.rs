@@ -156,7 +156,14 @@ impl Steps {
             longer("CRASH_ROUNDS", "100", &["--package", "rung", "crash"])
         });
         self.with("nextest", "soak", || {
-            longer("SOAK_SECONDS", "120", &["--package", "rung", "soak"])
+            let those = [
+                "--package",
+                "rung",
+                "soak",
+                "database_load",
+                "database_runaway",
+            ];
+            longer("SOAK_SECONDS", "120", &those)
         });
         self.with("fuzz", "fuzzing", || {
             let listed = fuzz_command(&["list"]).output()?;
