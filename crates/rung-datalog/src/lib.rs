@@ -23,7 +23,7 @@ mod transact;
 
 pub use datom::{Datom, Entity};
 pub use db::{Db, Moment, Options, Sight};
-pub use embedding::{Embed, Purpose, Space};
+pub use embedding::{Embed, Purpose};
 pub use error::{Error, Result};
 pub use index::{Order, Reach};
 pub use query::{Answer, Bounds, Head, Step};

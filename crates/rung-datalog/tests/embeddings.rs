@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use rung_datalog::{Bounds, Db, Embed, Options, Purpose, Sight, Space};
+use rung_datalog::{Bounds, Db, Embed, Options, Purpose, Sight};
 use rung_edn::{Value, read};
 use rung_fault::{Code, Coded as _, Fault};
 
@@ -46,17 +46,18 @@ impl Words {
 }
 
 impl Embed for Words {
-    fn space(&self, model: &str) -> Result<Space, Fault> {
+    fn id(&self, model: &str) -> Result<String, Fault> {
         match model {
-            "default" | "other" => Ok(Space {
-                id: format!("{model} {}", self.version.load(Ordering::Relaxed)),
-                dimensions: if model == "other" { 5 } else { 4 },
-            }),
+            "default" | "other" => Ok(format!("{model} {}", self.version.load(Ordering::Relaxed))),
             _ => Err(Fault::new(
                 Code::NotFound,
                 format!("there is no model {model}"),
             )),
         }
+    }
+
+    fn dimensions(&self, model: &str) -> Result<usize, Fault> {
+        Ok(if model == "other" { 5 } else { 4 })
     }
 
     fn embed(
@@ -73,7 +74,7 @@ impl Embed for Words {
         if let Some(Meanwhile(meanwhile)) = meanwhile {
             meanwhile();
         }
-        let width = self.space(model)?.dimensions;
+        let width = self.dimensions(model)?;
         let mut asked = self.asked.lock();
         asked.extend(texts.iter().map(|text| ((*text).to_owned(), purpose)));
         let vector = |text: &&str| {

@@ -363,7 +363,8 @@ fn pooling(folder: &Path) -> Result<Pooling> {
             // A path that leads out of the folder finds nothing of the model's.
             Some("Pooling") if !module.path.contains("..") => {
                 let path = folder.join(module.path).join("config.json");
-                let said: serde_json::Value = read(&path)?.unwrap_or_default();
+                let said: Option<serde_json::Value> = read(&path)?;
+                let said = said.ok_or_else(|| Error::model(&path, "it is not there"))?;
                 let on = said
                     .as_object()
                     .into_iter()

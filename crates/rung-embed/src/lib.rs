@@ -13,8 +13,10 @@ mod error;
 mod model;
 mod pieces;
 mod table;
+mod take;
 mod tensors;
 mod threads;
+mod wheel;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,6 +25,7 @@ use endpoint::Endpoint;
 pub use endpoint::{Key, Said};
 pub use error::{Error, Result};
 pub use model::Model;
+pub use take::{Taken, take};
 
 /// What a text is embedded for. Some models want to be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

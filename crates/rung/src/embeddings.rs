@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use rung_datalog::{Embed, Purpose, Space};
+use rung_datalog::{Embed, Purpose};
 use rung_embed::{Embedder, Prefixes, Source};
 use rung_fault::{Code, Fault};
 
@@ -93,15 +93,13 @@ fn placed(name: &str, error: rung_embed::Error) -> Fault {
 }
 
 impl Embed for Models {
-    fn space(&self, model: &str) -> Result<Space, Fault> {
-        let embedder = self.get(model)?;
-        let dimensions = embedder
-            .dimensions()
-            .map_err(|error| placed(model, error))?;
-        Ok(Space {
-            id: embedder.id(),
-            dimensions,
-        })
+    fn id(&self, model: &str) -> Result<String, Fault> {
+        Ok(self.get(model)?.id())
+    }
+
+    fn dimensions(&self, model: &str) -> Result<usize, Fault> {
+        let dimensions = self.get(model)?.dimensions();
+        dimensions.map_err(|error| placed(model, error))
     }
 
     fn embed(

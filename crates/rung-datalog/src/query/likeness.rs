@@ -226,6 +226,7 @@ fn meanings(
         let Some(embeddings) = indexes.embeddings.get(domain) else {
             return wrong(format!("there is no domain {domain:?} of embeddings"));
         };
+        watch.look()?;
         let vector = embeddings.of_query(kept, indexes.by(), text, watch.ends())?;
         Ok(vector.map(|vector| (&embeddings.index, vector)))
     })

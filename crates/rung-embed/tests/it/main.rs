@@ -4,4 +4,6 @@
 mod bert;
 mod endpoint;
 mod fixture;
+mod real;
 mod table;
+mod take;

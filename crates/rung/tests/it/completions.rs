@@ -40,6 +40,7 @@ fn the_manual_page_has_every_command() {
             "rung-db-explain.1",
             "rung-db-import.1",
             "rung-db-mcp.1",
+            "rung-db-model.1",
             "rung-db-pull.1",
             "rung-db-query.1",
             "rung-db-repl.1",

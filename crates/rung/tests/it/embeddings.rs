@@ -421,6 +421,22 @@ fn agents_find_by_meaning_and_reach_nothing_by_options() {
     assert!(asked.to_string().contains("the dog"), "{asked}");
 }
 
+#[test]
+fn a_model_is_taken_into_the_data_folder() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.home().join("project/words"));
+    let said = sandbox.ok(&["db", "model", "words"]);
+    // What it says is what the settings want.
+    sandbox.write(".config/rung/config.toml", &said);
+    std::fs::remove_dir_all(sandbox.home().join("project/words")).unwrap();
+    sandbox.ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
+    assert_eq!(nearest(&sandbox, "cat"), "\"a kitten\"");
+    assert!(sandbox.data().join("models").is_dir(), "{said}");
+    let ran = sandbox.run(&["db", "model", "db"]);
+    assert_eq!(ran.status, 64, "{}", ran.stderr);
+    assert!(ran.stderr.contains("one file of tensors"), "{}", ran.stderr);
+}
+
 /// What nobody asks for is not loaded: a model that is not there disturbs nobody.
 #[test]
 fn a_model_is_loaded_when_it_is_needed() {
@@ -447,4 +463,69 @@ fn a_model_is_loaded_when_it_is_needed() {
             .contains("embeddings.default: words is not of a model"),
         "{asked}"
     );
+}
+
+/// Notes of a household, each with a question that has none of its words.
+const HOUSEHOLD: [(&str, &str); 8] = [
+    (
+        "The dentist moved my appointment to Thursday afternoon.",
+        "when do I see someone about my teeth?",
+    ),
+    (
+        "Bought new tyres for the car, the old ones were worn.",
+        "vehicle maintenance",
+    ),
+    (
+        "Grandma's recipe: flour, butter, sugar, and a pinch of salt; bake for forty minutes.",
+        "how to make a cake",
+    ),
+    (
+        "The landlord wants to raise the rent next spring.",
+        "housing costs going up",
+    ),
+    (
+        "Our cat hides under the bed whenever it thunders.",
+        "a pet that is afraid of storms",
+    ),
+    (
+        "Flight to Lisbon leaves at seven, hotel is booked for three nights.",
+        "travel plans for Portugal",
+    ),
+    (
+        "The laptop battery lasts barely an hour now.",
+        "computer runs out of power quickly",
+    ),
+    (
+        "Emma learned to ride her bicycle without help today.",
+        "a child cycling alone for the first time",
+    ),
+];
+
+/// With real models, what is meant is found first, or nearly.
+#[test]
+#[ignore = "needs models, which `cargo xtask test --long` fetches"]
+fn real_models_find_what_is_meant() {
+    let wheels = std::env::var("MODELS_FOR_TESTS").expect("MODELS_FOR_TESTS is a folder of wheels");
+    let wheels = std::fs::read_dir(wheels)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let wheels: Vec<_> = wheels
+        .filter(|path| path.extension().is_some_and(|end| end == "whl"))
+        .collect();
+    assert!(wheels.len() >= 2, "{wheels:?}");
+    for wheel in wheels {
+        let sandbox = Sandbox::new();
+        let settings = sandbox.ok(&["db", "model", wheel.to_str().unwrap()]);
+        sandbox.write(".config/rung/config.toml", settings);
+        let notes = HOUSEHOLD
+            .iter()
+            .map(|(note, _)| format!("{{:note {note:?}}}"));
+        let notes: Vec<String> = notes.collect();
+        let data = format!("[{}]", notes.join(" "));
+        sandbox.ok(&["db", "transact", "db", &data, "--schema", SCHEMA]);
+        let first =
+            |(note, question): &&(&str, &str)| nearest(&sandbox, question) == format!("{note:?}");
+        let found = HOUSEHOLD.iter().filter(first).count();
+        assert!(found >= 7, "{}: {found} of 8", wheel.display());
+    }
 }

@@ -4,6 +4,7 @@ mod dump;
 mod explain;
 mod import;
 mod mcp;
+mod model;
 mod pull;
 mod query;
 mod repl;
@@ -43,6 +44,7 @@ pub(super) fn run(
         DbCommand::Import(args) => import::run(&args, databases),
         DbCommand::Dump { folder } => dump::run(&folder, databases),
         DbCommand::Mcp { root } => mcp::run(args.allow_writes, &root, &settings()?),
+        DbCommand::Model { from } => model::run(&from, &settings()?),
         DbCommand::Repl { folder } => repl::run(&folder, databases),
     }
 }
