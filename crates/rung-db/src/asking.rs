@@ -158,7 +158,7 @@ impl Asking<'_> {
     fn unnamed(&self, dir: &str) -> Result<PathBuf, Fault> {
         let wrong = |code, why: String| Err(Fault::new(code, why).with(Detail::Field, "dir"));
         // It would be a strange folder, with a password for a name.
-        if dir.contains("dtlv:/") {
+        if dir.contains(":/") {
             let why = "dir is a folder of this machine; an address is given as uri".to_owned();
             return wrong(Code::InvalidArguments, why);
         }
@@ -189,7 +189,10 @@ impl Asking<'_> {
                 .as_deref()
                 .is_some_and(|there: &Path| there.starts_with(root))
         };
-        if is_plain && roots.iter().any(within) {
+        // A file that is a link would be made, or read, wherever it leads.
+        let leads_out = |file: &str| folder.join(file).is_symlink();
+        let stays = !["data.mdb", "lock.mdb"].into_iter().any(leads_out);
+        if is_plain && stays && roots.iter().any(within) {
             return Ok(folder);
         }
         let why = format!("{dir} is not in a folder where databases may be");

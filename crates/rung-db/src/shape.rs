@@ -127,12 +127,19 @@ fn list(
             "kind": "bytes", "path": "result", "limit": max_bytes(call, limits), "mode": "preview",
         }));
     }
-    let next = format!("[{returned}:]");
-    let meta = meta(&truncations, handle, &next, call);
-    let mut text = json!({"summary": "Result truncated.", "meta": &meta}).to_string();
+    let rest = format!("[{returned}:]");
+    let meta = |next: &str| meta(&truncations, handle, next, call);
+    // Who is shown texts alone has not seen the items that stand beside this one.
+    let begin = if call.rendering.structured {
+        "[0:]"
+    } else {
+        &rest
+    };
+    let mut text = json!({"summary": "Result truncated.", "meta": meta(begin)}).to_string();
     if !call.rendering.structured {
         let _infallible = write!(text, "\n[{}]", page.items.join(","));
     }
+    let meta = meta(&rest);
     let payload = with_items(head, &page.items, is_set, Some(&meta))?;
     Ok(of(payload, text, link(handle), call))
 }

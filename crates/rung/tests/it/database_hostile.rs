@@ -17,14 +17,16 @@ const MAX_KB: u64 = 600 << 10;
 #[derive(Clone, Copy, Debug)]
 enum End {
     /// The tool fails, with this code.
-    Code(&'static str),
+    Code(&'static [&'static str]),
     /// The tool answers.
     Harmless,
 }
 use End::{Code, Harmless};
 
-const PARAMS: End = Code(":invalid-params");
-const ERROR: End = Code(":tool-error");
+/// It is seen in the arguments, or in what they say.
+const PARAMS: End = Code(&[":invalid-params", ":invalid-request"]);
+/// It is seen by the engine, or by what stands before it.
+const ERROR: End = Code(&[":tool-error", ":invalid-request"]);
 
 /// A tool, its arguments, and what becomes of it.
 type Attempt = (&'static str, Value, End);
@@ -174,9 +176,9 @@ fn reaching_out() -> Vec<Attempt> {
         ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("(fn [db] (slurp \"secret.txt\"))")]]}), ERROR),
         ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("clojure.core/slurp"), "secret.txt"]]}), ERROR),
         ("datalevin_transact", json!({"txData": [[":installed", 1]]}), ERROR),
-        ("datalevin_search_documents", json!({"query": "x", "opts": {":doc-filter": edn("slurp")}}), REQUEST),
-        ("datalevin_vector_search", json!({"queryVector": [1, 2], "opts": {":vec-filter": edn("slurp")}}), REQUEST),
-        ("datalevin_open_search_index", json!({"opts": {":analyzer": edn("clojure.core/slurp")}}), REQUEST),
+        ("datalevin_search_documents", json!({"query": "x", "opts": {":doc-filter": edn("slurp")}}), PARAMS),
+        ("datalevin_vector_search", json!({"queryVector": [1, 2], "opts": {":vec-filter": edn("slurp")}}), PARAMS),
+        ("datalevin_open_search_index", json!({"opts": {":analyzer": edn("clojure.core/slurp")}}), PARAMS),
     ]);
     all
 }
@@ -539,12 +541,12 @@ fn at_the_edges() -> Vec<Attempt> {
         (
             "datalevin_query",
             json!({"database": "d".repeat(1_000_000), "query": "[]"}),
-            Code(":unknown-database"),
+            Code(&[":unknown-database"]),
         ),
         (
             "datalevin_query",
             json!({"database": "a\u{0}b", "query": "[]"}),
-            Code(":unknown-database"),
+            Code(&[":unknown-database"]),
         ),
         (
             "datalevin_query",
@@ -563,7 +565,7 @@ fn at_the_edges() -> Vec<Attempt> {
 /// Folders that are none, or are not where databases may be.
 fn elsewhere() -> Vec<Attempt> {
     let mut all = Vec::new();
-    let missing = Code(":unknown-database");
+    let missing = Code(&[":unknown-database"]);
     for (dir, end) in [
         ("outside", ERROR),
         ("databases/../outside", ERROR),
@@ -650,10 +652,11 @@ fn nothing_gets_out_and_nothing_falls_over() {
         assert!(!said.contains(&root), "{what}: {said}");
         let result = &told["result"];
         match end {
-            Code(code) => {
+            Code(codes) => {
                 assert_eq!(result["isError"], true, "{what}: {told}");
                 let body = &result["structuredContent"];
-                assert_eq!(body["code"], code, "{what}: {told}");
+                let code = body["code"].as_str().unwrap_or_default();
+                assert!(codes.contains(&code), "{what}: {told}");
                 // It is said once for programs and once for readers, and shortly.
                 assert!(said.len() < 20_000, "{what}: {} bytes", said.len());
                 let text = result["content"][0]["text"].as_str().unwrap();

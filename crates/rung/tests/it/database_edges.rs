@@ -1,4 +1,4 @@
-//! What tools for databases should do, and did not when this was written.
+//! What is easily got wrong by tools for databases.
 
 use serde_json::{Value, json};
 
