@@ -26,7 +26,7 @@ use End::{Code, Harmless};
 /// It is seen in the arguments, or in what they say.
 const PARAMS: End = Code(&[":invalid-params", ":invalid-request"]);
 /// It is seen by the engine, or by what stands before it.
-const ERROR: End = Code(&[":tool-error", ":invalid-request"]);
+const ERROR: End = Code(&[":tool-error", ":invalid-request", ":invalid-params"]);
 
 /// A tool, its arguments, and what becomes of it.
 type Attempt = (&'static str, Value, End);
