@@ -391,7 +391,7 @@ fn what_is_closed_is_unknown_and_takes_with_it_what_is_in_it() {
 fn what_was_said_is_there_when_it_is_opened_again() {
     let sandbox = Sandbox::new();
     let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
-    let ids = open_all(&mut databases, "first");
+    let mut ids = open_all(&mut databases, "first");
     for (tool, takes, more, _) in rows() {
         let keeps = ["transact", "kv_transact", "add_document", "add_vector"];
         if keeps.contains(&tool) {
@@ -434,19 +434,17 @@ fn what_was_said_is_there_when_it_is_opened_again() {
     ];
     // As it is, closed and opened again, and in another process.
     for again in 0..3 {
-        let ids = match again {
-            0 => ids.clone(),
-            _ => {
-                if again == 1 {
-                    for (tool, id) in [("close_database", "database"), ("close_kv", "kv")] {
-                        told(&mut databases, tool, &json!({id: ids[id]}));
-                    }
-                } else {
-                    databases = Databases::start(&sandbox, &["--allow-writes"]);
-                }
-                open_all(&mut databases, "first")
+        if again == 1 {
+            for (tool, id) in [("close_database", "database"), ("close_kv", "kv")] {
+                told(&mut databases, tool, &json!({id: ids[id]}));
             }
-        };
+        }
+        if again == 2 {
+            databases = Databases::start(&sandbox, &["--allow-writes"]);
+        }
+        if again > 0 {
+            ids = open_all(&mut databases, "first");
+        }
         for (tool, id, more, result) in &questions {
             let arguments = with_ids(&ids, &[id], more);
             assert_eq!(

@@ -1,6 +1,7 @@
 //! Ten at once: processes on one folder, and conversations in one process. Every answer is right, and nobody sees less than before.
 
 use std::collections::HashMap;
+use std::sync::Barrier;
 
 use serde_json::{Value, json};
 
@@ -10,8 +11,8 @@ use crate::sandbox::Sandbox;
 /// Transactions of the writer; more where there is time.
 fn rounds() -> u64 {
     let seconds = std::env::var("SOAK_SECONDS").ok();
-    let seconds = seconds.and_then(|n| n.parse::<u64>().ok()).unwrap_or(3);
-    seconds * 20
+    let seconds = seconds.and_then(|n| n.parse::<u64>().ok());
+    60 + 5 * seconds.unwrap_or(0)
 }
 
 /// Entities that come with one transaction.
@@ -42,44 +43,40 @@ fn ten_processes_share_a_folder() {
     let rounds = rounds();
     let mut writer = Databases::start(&sandbox, &["--allow-writes"]);
     let database = writer.open_database("shared");
-    let seen: Vec<usize> = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..9)
-            .map(|_| {
-                let sandbox = &sandbox;
-                scope.spawn(move || {
-                    let mut reader = Databases::start(sandbox, &[]);
-                    let database = reader.open_database("shared");
-                    let mut seen = vec![0];
-                    while seen.last() != Some(&(rounds * EACH)) {
+    // Everybody is there at the beginning, and has seen half of it in the middle.
+    let meet = Barrier::new(10);
+    std::thread::scope(|scope| {
+        for _ in 0..9 {
+            scope.spawn(|| {
+                let mut reader = Databases::start(&sandbox, &[]);
+                let database = reader.open_database("shared");
+                let mut seen = consistent(&reader.ask(&database, COUNT));
+                assert_eq!(seen, 0);
+                for until in [rounds / 2 * EACH, rounds * EACH] {
+                    meet.wait();
+                    while seen < until {
                         let count = consistent(&reader.ask(&database, COUNT));
-                        assert!(count >= *seen.last().unwrap(), "{count} after {seen:?}");
-                        if count > *seen.last().unwrap() {
-                            seen.push(count);
-                        }
+                        assert!(count >= seen, "{count} after {seen}");
+                        seen = count;
                     }
-                    seen.len()
-                })
-            })
-            .collect();
+                    assert_eq!(seen, until);
+                }
+            });
+        }
         for round in 0..rounds {
+            if round == 0 || round == rounds / 2 {
+                meet.wait();
+            }
             let told = writer.got(
                 "datalevin_transact",
                 &json!({"database": database, "txData": batch(round)}),
             );
             assert!(told["tx-id"].is_u64(), "{told}");
             // What was acknowledged is there.
-            assert_eq!(
-                consistent(&writer.ask(&database, COUNT)),
-                (round + 1) * EACH
-            );
+            let count = consistent(&writer.ask(&database, COUNT));
+            assert_eq!(count, (round + 1) * EACH);
         }
-        readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap())
-            .collect()
     });
-    // They did not all wait for the end.
-    assert!(seen.iter().any(|moments| *moments > 2), "{seen:?}");
 }
 
 /// One of ten conversations that go on in one process, each with one question at a time.
@@ -148,8 +145,8 @@ fn ten_conversations_share_a_process() {
         })
         .collect();
     let mut asked: HashMap<u64, (usize, u64)> = HashMap::new();
-    for at in 0..streams.len() {
-        let (call, n) = question(&streams[at]);
+    for (at, stream) in streams.iter().enumerate() {
+        let (call, n) = question(stream);
         asked.insert(databases.stdio.begin("tools/call", &call), (at, n));
     }
     let mut overtaken = 0;

@@ -138,7 +138,6 @@ pub(crate) fn changed(before: &Tree, after: &Tree) -> Vec<String> {
         .filter(|name| before.get(*name) != after.get(*name))
         .cloned()
         .collect();
-    names.dedup();
     names.sort();
     names.dedup();
     names
