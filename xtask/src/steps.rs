@@ -129,29 +129,7 @@ impl Steps {
             let twin = ["--package", "rung-datalog", "--test", "naive"];
             longer("PROPTEST_CASES", "20000", &twin)
         });
-        self.needing("python3", "the engine that answered before", || {
-            let engine = oracle()?;
-            for asks in ["oracle.py", "search_oracle.py", "vector_oracle.py"] {
-                run(command(&engine).arg(format!("scripts/{asks}")))?;
-            }
-            run(command(&engine).args(["scripts/nippy_oracle.py", "freeze"]))?;
-            // What we write, it reads as the same.
-            let frozen = "target/frozen.edn";
-            let freeze = [
-                "run",
-                "--quiet",
-                "--package",
-                "rung-dtlv",
-                "--example",
-                "freeze",
-            ];
-            let file = std::fs::File::create(frozen)?;
-            run(command("cargo").args(freeze).stdout(file))?;
-            run(command(&engine).args(["scripts/nippy_oracle.py", "thaw", frozen]))?;
-            let mut again = command("cargo");
-            again.args(["nextest", "run", "--package", "rung-datalog"]);
-            run(again.args(["--package", "rung-search", "--package", "rung-dtlv"]))
-        });
+        self.needing("python3", "the engine that answered before", asked_again);
         self.needing("python3", "real models of embeddings", || {
             let mut tests = command("cargo");
             tests.args([
@@ -220,29 +198,7 @@ impl Steps {
                 "target/servers",
             ]))
         });
-        self.step("benchmarks", || {
-            for (folder, binary) in [
-                ("bench", None),
-                ("bench/mcp", None),
-                ("bench/mcp-client", None),
-                ("bench/records", None),
-                ("bench/pdpp-mcp", Some("rung-bench-pdpp-mcp")),
-                ("bench/datalog", None),
-                ("bench/db-mcp", None),
-            ] {
-                let mut bench = command("cargo");
-                bench
-                    .args(["run", "--release", "--quiet"])
-                    .current_dir(folder);
-                bench.args(binary.iter().flat_map(|name| ["--bin", name]));
-                if Path::new(ORACLE).exists() {
-                    // As it is, not where it leads: a link is what makes it the one with the packages.
-                    bench.env("PYTHON", std::path::absolute(ORACLE)?);
-                }
-                run(&mut bench)?;
-            }
-            Ok(())
-        });
+        self.step("benchmarks", benchmarks);
     }
 
     fn step(&mut self, name: &'static str, run: impl FnOnce() -> Result<()>) {
@@ -317,6 +273,56 @@ fn pages() -> Result<()> {
     let mut node = command("node");
     node.args(["pages/pages.mjs", "target/debug/rung", "target/pages"]);
     run(node.env("CHROMIUM", chromium.trim()))
+}
+
+/// Asks the engine that answered before, and sees whether we still agree.
+fn asked_again() -> Result<()> {
+    let engine = oracle()?;
+    for asks in ["oracle.py", "search_oracle.py", "vector_oracle.py"] {
+        run(command(&engine).arg(format!("scripts/{asks}")))?;
+    }
+    run(command(&engine).args(["scripts/nippy_oracle.py", "freeze"]))?;
+    // What we write, it reads as the same.
+    let frozen = "target/frozen.edn";
+    let freeze = [
+        "run",
+        "--quiet",
+        "--package",
+        "rung-dtlv",
+        "--example",
+        "freeze",
+    ];
+    let file = std::fs::File::create(frozen)?;
+    run(command("cargo").args(freeze).stdout(file))?;
+    run(command(&engine).args(["scripts/nippy_oracle.py", "thaw", frozen]))?;
+    let mut again = command("cargo");
+    again.args(["nextest", "run", "--package", "rung-datalog"]);
+    run(again.args(["--package", "rung-search", "--package", "rung-dtlv"]))
+}
+
+/// Every benchmark, beside what it is measured with.
+fn benchmarks() -> Result<()> {
+    for (folder, binary) in [
+        ("bench", None),
+        ("bench/mcp", None),
+        ("bench/mcp-client", None),
+        ("bench/records", None),
+        ("bench/pdpp-mcp", Some("rung-bench-pdpp-mcp")),
+        ("bench/datalog", None),
+        ("bench/db-mcp", None),
+    ] {
+        let mut bench = command("cargo");
+        bench
+            .args(["run", "--release", "--quiet"])
+            .current_dir(folder);
+        bench.args(binary.iter().flat_map(|name| ["--bin", name]));
+        if Path::new(ORACLE).exists() {
+            // As it is, not where it leads: a link is what makes it the one with the packages.
+            bench.env("PYTHON", std::path::absolute(ORACLE)?);
+        }
+        run(&mut bench)?;
+    }
+    Ok(())
 }
 
 /// Tests that read from a variable how long to go on.

@@ -455,12 +455,11 @@ impl<'t> Moment<'t> {
     /// A value of an attribute, neither its least nor its greatest where there are more.
     pub fn example(&self, a: u32) -> Result<Option<Value>> {
         let sample = self.sample(a)?;
-        let middle = match sample.get(sample.len() / 2) {
-            Some(fact) => Some(*fact),
-            None => {
-                let mut all = self.of_attribute(a, Bound::Unbounded, Bound::Unbounded)?;
-                all.next().transpose()?
-            }
+        let middle = if let Some(fact) = sample.get(sample.len() / 2) {
+            Some(*fact)
+        } else {
+            let mut all = self.of_attribute(a, Bound::Unbounded, Bound::Unbounded)?;
+            all.next().transpose()?
         };
         middle.map(|(_, a, v)| self.value(a, v)).transpose()
     }

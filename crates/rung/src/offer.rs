@@ -48,7 +48,7 @@ pub(crate) fn offer(
     if let Some(databases) = databases::named(settings, results)? {
         instructions.push_str(databases::INSTRUCTIONS);
         let list = names.show("rung.db_list");
-        instructions.push_str(&format!(" {list} names those that you may open.\n"));
+        instructions.extend([" ", &*list, " names those that you may open.\n"]);
         tools.push(Arc::new(ForGuests(Arc::new(databases))));
     }
     if let Some(fixtures) = fixtures {

@@ -1,7 +1,6 @@
 //! `rung.db_list`: the databases that the caller may open by name.
 
-use rung_fault::Fault;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Definition;
 use crate::asking::Asking;
@@ -13,10 +12,10 @@ pub(super) const DEFINITION: Definition = Definition {
     description: "The databases that you may open: pass a name as dir to datalevin_open_database, or to datalevin_open_kv where holds is tables.",
     writes: false,
     arguments: &[],
-    run,
+    run: |asking, _| Ok(Outcome::Whole(told(asking))),
 };
 
-fn run(asking: &Asking<'_>, _: Value) -> Result<Outcome, Fault> {
+fn told(asking: &Asking<'_>) -> Map<String, Value> {
     let known = asking.state.options.known.iter();
     let granted = known.filter_map(|known| {
         let leave = known.leave(asking.permit())?;
@@ -34,9 +33,11 @@ fn run(asking: &Asking<'_>, _: Value) -> Result<Outcome, Fault> {
         Some(told)
     });
     let granted: Vec<Value> = granted.collect();
-    let told = json!({"result": granted, "anyFolder": asking.state.options.anywhere});
-    let Value::Object(told) = told else {
-        unreachable!("an object was just made");
-    };
-    Ok(Outcome::Whole(told))
+    let anywhere = asking.state.options.anywhere;
+    [
+        ("result".to_owned(), json!(granted)),
+        ("anyFolder".to_owned(), json!(anywhere)),
+    ]
+    .into_iter()
+    .collect()
 }

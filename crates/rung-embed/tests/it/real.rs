@@ -1,6 +1,6 @@
 //! Real models, beside what the programs that they come with make of the same texts (`scripts/embedding_oracle.py`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rung_embed::take;
 
@@ -15,7 +15,10 @@ fn wheel(name: &str) -> PathBuf {
         .map(|entry| entry.unwrap().path());
     let is_it = |path: &PathBuf| {
         let file = path.file_name().unwrap().to_str().unwrap();
-        file.starts_with(name) && file.ends_with(".whl")
+        file.starts_with(name)
+            && Path::new(file)
+                .extension()
+                .is_some_and(|kind| kind == "whl")
     };
     entries.find(is_it).expect("the wheel is there")
 }

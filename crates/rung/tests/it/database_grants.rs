@@ -60,7 +60,7 @@ impl Caller<'_> {
     }
 
     /// What a tool gives; or what it says of its failure.
-    fn call(&self, name: &str, arguments: Value) -> Result<Value, String> {
+    fn call(&self, name: &str, arguments: &Value) -> Result<Value, String> {
         let answer = self.ask("tools/call", json!({"name": name, "arguments": arguments}));
         let result = &answer["result"];
         let structured = result["structuredContent"].clone();
@@ -71,7 +71,7 @@ impl Caller<'_> {
     }
 
     fn open(&self, name: &str) -> Result<String, String> {
-        let opened = self.call("datalevin_open_database", json!({"dir": name}))?;
+        let opened = self.call("datalevin_open_database", &json!({"dir": name}))?;
         Ok(opened["database"].as_str().unwrap().to_owned())
     }
 }
@@ -123,7 +123,7 @@ fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for()
         server: &server,
         token: Some(narrow),
     };
-    let listed = caller.call("rung.db_list", json!({})).unwrap();
+    let listed = caller.call("rung.db_list", &json!({})).unwrap();
     assert_eq!(
         listed["result"],
         json!([{"name": "people", "holds": "facts", "mode": "read", "attributes": ["person/name", "person/friend"]}])
@@ -131,7 +131,7 @@ fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for()
     let id = caller.open("people").unwrap();
     let ask = |query: &str| {
         let asked = json!({"database": id, "query": query});
-        caller.call("datalevin_query", asked).unwrap()
+        caller.call("datalevin_query", &asked).unwrap()
     };
     // By name, by any attribute, by a value, by words, by a function, by a pattern.
     assert!(rows(&ask("[:find ?e ?v :where [?e :person/salary ?v]]")).is_empty());
@@ -186,7 +186,7 @@ fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for()
     ] {
         let mut arguments = arguments;
         arguments["database"] = json!(id);
-        let answer = caller.call(tool, arguments);
+        let answer = caller.call(tool, &arguments);
         told.push(answer.map_or_else(|error| error, |told| told.to_string()));
     }
     for told in told {
@@ -205,22 +205,22 @@ fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for()
         }
     }
     let count = |arguments: Value| {
-        let told = caller.call("datalevin_count_datoms", arguments).unwrap();
+        let told = caller.call("datalevin_count_datoms", &arguments).unwrap();
         told["result"].as_u64().unwrap()
     };
     assert_eq!(count(json!({"database": id})), 3);
     assert_eq!(count(json!({"database": id, "a": ":person/salary"})), 0);
     // What is seen in part is not changed, nor opened in another way.
     let change = json!({"database": id, "txData": [{":db/id": 1, ":person/name": "Eve"}]});
-    let refused = caller.call("datalevin_transact", change).unwrap_err();
+    let refused = caller.call("datalevin_transact", &change).unwrap_err();
     assert!(refused.contains(":writes-disabled"), "{refused}");
     let kv = caller
-        .call("datalevin_open_kv", json!({"dir": "people"}))
+        .call("datalevin_open_kv", &json!({"dir": "people"}))
         .unwrap_err();
     assert!(kv.contains("datalevin_open_database"), "{kv}");
     let folder = sandbox.home().join(".config/rung/people.db");
     let kv = caller
-        .call("datalevin_open_kv", json!({"dir": folder}))
+        .call("datalevin_open_kv", &json!({"dir": folder}))
         .unwrap_err();
     assert!(kv.contains("datalevin_open_database"), "{kv}");
 }
@@ -247,7 +247,7 @@ fn what_is_not_for_somebody_is_as_if_it_were_not_there() {
             server: &server,
             token,
         };
-        let listed = caller.call("rung.db_list", json!({})).unwrap();
+        let listed = caller.call("rung.db_list", &json!({})).unwrap();
         let listed: Vec<_> = listed["result"].as_array().unwrap().iter().collect();
         let names: Vec<_> = listed
             .iter()
@@ -276,14 +276,14 @@ fn what_is_not_for_somebody_is_as_if_it_were_not_there() {
         // Where it lies is told to nobody.
         let known = caller.open(names[0]).unwrap();
         let told = caller
-            .call("datalevin_open_database", json!({"dir": names[0]}))
+            .call("datalevin_open_database", &json!({"dir": names[0]}))
             .unwrap();
         assert_eq!(told["target"], names[0]);
         assert_eq!(told["database"], known.as_str());
         // A server elsewhere is nobody's to name.
         let elsewhere = json!({"uri": "dtlv://u:p@127.0.0.1:1/x"});
         let refused = caller
-            .call("datalevin_open_database", elsewhere)
+            .call("datalevin_open_database", &elsewhere)
             .unwrap_err();
         assert!(!refused.contains("u:p"), "{refused}");
     }
@@ -294,7 +294,7 @@ fn what_is_not_for_somebody_is_as_if_it_were_not_there() {
     };
     for (name, id) in ids.iter().filter(|(name, _)| *name != "anybody") {
         let asked = json!({"database": id, "query": "[:find ?e :where [?e]]"});
-        let refused = other.call("datalevin_query", asked).unwrap_err();
+        let refused = other.call("datalevin_query", &asked).unwrap_err();
         assert!(refused.contains(":unknown-database"), "{name}: {refused}");
     }
 }
@@ -323,7 +323,7 @@ fn a_token_that_is_granted_nothing_here_has_no_such_tools() {
         "datalevin_api_info",
         "rung.db_list",
     ] {
-        let refused = caller.call(name, json!({})).unwrap_err();
+        let refused = caller.call(name, &json!({})).unwrap_err();
         assert!(
             refused.contains("no tool") || refused.contains("nknown"),
             "{refused}"
@@ -352,11 +352,11 @@ fn a_grant_to_write_writes_and_ends() {
         .map(|at| json!({":person/name": format!("person number {at}"), ":person/salary": at}))
         .collect();
     let change = json!({"database": people, "txData": facts});
-    caller.call("datalevin_transact", change).unwrap();
+    caller.call("datalevin_transact", &change).unwrap();
     // The settings say that films are read.
     let films = caller.open("films").unwrap();
     let change = json!({"database": films, "txData": [{":film/title": "x"}]});
-    let refused = caller.call("datalevin_transact", change).unwrap_err();
+    let refused = caller.call("datalevin_transact", &change).unwrap_err();
     assert!(refused.contains(":writes-disabled"), "{refused}");
     // No reply is longer than the grant says, and nothing is lost by that.
     let query = json!({"database": people, "query": "[:find ?n :where [_ :person/name ?n]]"});
@@ -366,18 +366,18 @@ fn a_grant_to_write_writes_and_ends() {
     let told = &reply.json()["result"]["structuredContent"];
     assert_eq!(told["meta"]["truncated"], true, "{told}");
     assert_eq!(told["meta"]["truncations"][0]["original"], 502);
-    let read = caller.call("rung.read", told["meta"]["next"]["arguments"].clone());
+    let read = caller.call("rung.read", &told["meta"]["next"]["arguments"]);
     assert!(read.is_ok(), "{read:?}");
     // Tables of keys and values.
     let kv = caller
-        .call("datalevin_open_kv", json!({"dir": "cache"}))
+        .call("datalevin_open_kv", &json!({"dir": "cache"}))
         .unwrap();
     let kv = kv["kv"].as_str().unwrap();
     let puts: Vec<Value> = (0..50)
         .map(|at| json!([":put", at, format!("v{at}")]))
         .collect();
     let change = json!({"kv": kv, "dbi": "t", "txs": puts});
-    caller.call("datalevin_kv_transact", change).unwrap();
+    caller.call("datalevin_kv_transact", &change).unwrap();
     for (tool, arguments, expected) in [
         ("rung.db_count", json!({}), json!(50)),
         (
@@ -392,10 +392,10 @@ fn a_grant_to_write_writes_and_ends() {
         let mut arguments = arguments;
         arguments["kv"] = json!(kv);
         arguments["dbi"] = json!("t");
-        let told = caller.call(tool, arguments).unwrap();
+        let told = caller.call(tool, &arguments).unwrap();
         assert_eq!(told["result"], expected, "{tool}");
     }
-    let schema = caller.call("rung.db_schema", json!({"kv": kv})).unwrap();
+    let schema = caller.call("rung.db_schema", &json!({"kv": kv})).unwrap();
     assert_eq!(
         schema["result"],
         json!([{"name": "t", "kind": "plain", "entries": 50}])
