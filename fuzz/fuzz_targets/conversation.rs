@@ -87,6 +87,7 @@ fuzz_target!(|data: (u8, &[u8])| {
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        face: Face::Rung,
         key: SealKey::new([7; 32]),
         tasks: Some(Arc::new(Nowhere)),
     });

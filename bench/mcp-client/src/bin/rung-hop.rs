@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
-use rung_fault::{Code, Fault};
+use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Command, Options, Target};
 use rung_mcp::http::{Admission, Config, Denied, Door, serve};
@@ -55,6 +55,7 @@ async fn main() -> anyhow::Result<()> {
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        face: Face::Rung,
         key: SealKey::new([7; 32]),
         tasks: None,
     });

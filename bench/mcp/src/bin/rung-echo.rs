@@ -80,6 +80,7 @@ async fn main() -> anyhow::Result<()> {
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        face: Face::Rung,
         key: SealKey::new([7; 32]),
         tasks: None,
     });
