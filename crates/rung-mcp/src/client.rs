@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use rung_auth::Permit;
-use rung_tool::{Ask, Level, Rendering};
+use rung_tool::{Ask, Conversation, Level, Rendering};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -197,6 +197,8 @@ pub(crate) struct Client {
     pub(crate) log_level: Option<Level>,
     /// The conversation this belongs to, in the legacy era.
     pub(crate) session: Option<Arc<Session>>,
+    /// What its requests belong to, in either era; over HTTP, a modern request stands alone.
+    pub(crate) conversation: Option<Conversation>,
     /// The headers that must say what the body says, in the modern era over HTTP.
     pub(crate) headers: Option<HeaderMap>,
 }
@@ -210,6 +212,7 @@ impl Client {
             capabilities: session.capabilities,
             log_level: Some(session.log_level()),
             session: Some(session.clone()),
+            conversation: Some(session.conversation.clone()),
             headers: None,
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rung_fault::{Code, Fault};
-use rung_tool::{Answers, Ask, Level, Peer, Pending, Progress, Question, cannot};
+use rung_tool::{Answers, Ask, Conversation, Level, Peer, Pending, Progress, Question, cannot};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -344,6 +344,10 @@ impl Peer for Exchange {
         if self.client.version == Version::V2025_11_25 {
             self.outlet.hang_up();
         }
+    }
+
+    fn conversation(&self) -> Option<Conversation> {
+        self.client.conversation.clone()
     }
 }
 

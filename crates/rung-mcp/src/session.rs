@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
-use rung_tool::{Change, Level};
+use rung_tool::{Change, Conversation, Level};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -53,6 +53,7 @@ pub(crate) struct Session {
     pub(crate) permit: Permit,
     pub(crate) version: Version,
     pub(crate) capabilities: Capabilities,
+    pub(crate) conversation: Conversation,
     ready: AtomicBool,
     log_level: Mutex<Level>,
     subscriptions: Mutex<HashSet<String>>,
@@ -67,6 +68,7 @@ impl Session {
             permit,
             version,
             capabilities,
+            conversation: Conversation::begin(),
             ready: AtomicBool::new(false),
             log_level: Mutex::new(Level::Info),
             subscriptions: Mutex::default(),
@@ -154,6 +156,14 @@ impl Session {
     /// Nobody will answer any more: what was asked fails, and so does what will be.
     pub(crate) fn hang_up(&self) {
         *self.asked.lock() = None;
+        self.conversation.end();
+    }
+}
+
+/// However it ends, it is over.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.conversation.end();
     }
 }
 

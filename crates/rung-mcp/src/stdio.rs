@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
 use rung_ladder::head;
-use rung_tool::{Changes, Listener};
+use rung_tool::{Changes, Conversation, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
@@ -106,6 +106,7 @@ async fn until_over(
     if let Some(session) = connection.session.lock().as_ref() {
         session.hang_up();
     }
+    connection.conversation.end();
     // Waiting blocks a thread, and the runtime must go on.
     let waited = tokio::task::spawn_blocking(move || {
         let until = Instant::now() + GRACE;
@@ -136,6 +137,8 @@ struct Connection {
     permit: Permit,
     output: Arc<Output>,
     session: Mutex<Option<Arc<Session>>>,
+    /// What requests that open no session belong to.
+    conversation: Conversation,
     running: Running,
     runtime: Handle,
 }
@@ -147,6 +150,7 @@ impl Connection {
             permit,
             output,
             session: Mutex::default(),
+            conversation: Conversation::begin(),
             running: Running::default(),
             runtime: Handle::current(),
         })
@@ -281,6 +285,7 @@ impl Connection {
                 capabilities,
                 log_level,
                 session: None,
+                conversation: Some(self.conversation.clone()),
                 headers: None,
             }
         } else if request.method == "initialize" {

@@ -783,6 +783,7 @@ mod tests {
             capabilities: Capabilities::default(),
             log_level: None,
             session: None,
+            conversation: None,
             headers: None,
         })
     }

@@ -11,6 +11,7 @@
 pub mod arguments;
 mod card;
 mod change;
+mod conversation;
 mod error;
 mod names;
 mod peer;
@@ -25,6 +26,7 @@ mod toolbox;
 
 pub use card::{Card, Hints, TaskUse};
 pub use change::{Change, Changes, Listener};
+pub use conversation::{Conversation, WeakConversation};
 pub use error::{Error, Result};
 pub use names::{Names, Plain};
 pub use peer::{Answers, Ask, Level, Nobody, Peer, Progress, Question, cannot};

@@ -9,6 +9,7 @@ use rung_fault::{Code, Fault};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 
+use crate::conversation::Conversation;
 use crate::source::Pending;
 
 /// How loud a message is, as syslog has it.
@@ -120,6 +121,11 @@ pub trait Peer: fmt::Debug + Send + Sync {
 
     /// Lets the connection go, if they know how to come back for the answer.
     fn hang_up(&self);
+
+    /// The conversation this call belongs to, where calls of theirs belong to one.
+    fn conversation(&self) -> Option<Conversation> {
+        None
+    }
 }
 
 /// A caller that listens to nothing and can be asked nothing.

@@ -285,6 +285,7 @@ impl Posted<'_> {
             capabilities,
             log_level,
             session: None,
+            conversation: None,
             headers: Some(self.headers),
         };
         let said = Said::new();
@@ -309,6 +310,7 @@ impl Posted<'_> {
             capabilities: Capabilities::default(),
             log_level: None,
             session: None,
+            conversation: None,
             headers: None,
         };
         let said = Said::new();
