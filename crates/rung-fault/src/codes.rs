@@ -252,6 +252,10 @@ codes! {
         "The history of changes does not reach back to the bookmark.";
     UnknownTool "unknown_tool" Absent 404 Corrected datalevin ":unknown-tool":
         "No tool the caller may use has this name.";
+    UnknownServer "unknown_server" Absent 404 Corrected:
+        "No server the caller may use has this name.";
+    UnknownTask "unknown_task" Absent 404 Corrected:
+        "No task of the caller's has this id.";
     UnknownDatabase "unknown_database" Absent 404 Corrected datalevin ":unknown-database":
         "No open database has this id.";
     UnknownKv "unknown_kv" Absent 404 Corrected datalevin ":unknown-kv":
@@ -276,6 +280,10 @@ codes! {
     // weather
     DeadlineExceeded "deadline_exceeded" Busy 504 Later:
         "The call did not finish before its deadline.";
+    CallCancelled "call_cancelled" Caller 409 No:
+        "The call was cancelled on request. What it had done by then, it may have done.";
+    WorkPending "work_pending" Busy 503 Later:
+        "Calls or tasks are under way that this would end.";
     StoreBusy "store_busy" Busy 503 Later:
         "The store could not be opened or locked just now.";
     IngestBatchStorageError "ingest_batch_storage_error" Busy 503 Later:

@@ -6,3 +6,31 @@
 //!
 //! The laws it keeps: what is not listed is not found, not described and not called, by one decision; what a server says goes on
 //! as it came, or is kept whole; a server that does not answer delays nobody but those who ask it.
+
+mod answer;
+mod calls;
+mod catalogue;
+mod definition;
+mod gateway;
+mod invoke;
+pub mod policy;
+pub mod ranking;
+pub mod redact;
+mod seen;
+mod server;
+mod sight;
+mod tasks;
+mod tools;
+mod work;
+
+pub use definition::{Definition, Sharing, Withheld};
+pub use gateway::{Configuration, Configure, Gateway, Options, Skipped};
+pub use seen::Risk;
+pub use sight::{Decision, OpenTo, Rules};
+pub use tools::Tools;
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -31,6 +31,12 @@ impl Records {
         Self { store, table }
     }
 
+    /// What other servers were seen to offer.
+    pub fn catalogue(store: Arc<Store>) -> Self {
+        let table = store.tables.catalogue;
+        Self { store, table }
+    }
+
     /// Writes a record. It is on disk when this returns.
     pub fn put(&self, key: &str, record: &[u8], expires_ms: Option<u64>) -> Result<()> {
         let row = row(record, expires_ms);

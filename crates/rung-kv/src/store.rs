@@ -67,6 +67,8 @@ pub(crate) struct Tables {
     pub(crate) tokens: Table,
     /// Id → task.
     pub(crate) tasks: Table,
+    /// Server → what it was seen to offer.
+    pub(crate) catalogue: Table,
 }
 
 impl Store {
@@ -185,6 +187,7 @@ fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
             table("pending")?,
             table("tokens")?,
             table("tasks")?,
+            table("catalogue")?,
         ];
         Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
     })?;
@@ -198,6 +201,7 @@ fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
         pending,
         tokens,
         tasks,
+        catalogue,
     ] = opened.unwrap_commit();
     Ok(Tables {
         meta,
@@ -209,6 +213,7 @@ fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
         pending,
         tokens,
         tasks,
+        catalogue,
     })
 }
 

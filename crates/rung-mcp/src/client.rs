@@ -115,6 +115,15 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// All that a client can be able to do.
+    pub const ALL: Self = Self {
+        form: true,
+        visit: true,
+        sample: true,
+        roots: true,
+        tasks: true,
+    };
+
     pub(crate) fn read(raw: &RawValue) -> Result<Self> {
         #[derive(Deserialize)]
         struct Declared {

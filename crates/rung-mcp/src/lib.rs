@@ -20,7 +20,7 @@ mod remote;
 mod seal;
 mod server;
 mod session;
-mod splice;
+pub mod splice;
 pub mod stdio;
 mod tasks;
 mod version;

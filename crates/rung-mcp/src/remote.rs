@@ -198,7 +198,7 @@ impl Remote {
         let how = How {
             deadline,
             delegate: Some(Arc::new(delegate)),
-            headers: Vec::new(),
+            ..How::default()
         };
         let answer = self
             .connection

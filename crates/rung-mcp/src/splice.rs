@@ -8,7 +8,7 @@ use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The members of an object, in their order, with their values as they are written. `None` if it is no object.
-pub(crate) fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     struct Members;
 
     impl<'de> Visitor<'de> for Members {
@@ -39,7 +39,7 @@ pub(crate) fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
 }
 
 /// The value of a member. Of several with one name the last one counts, as everywhere.
-pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
+pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
     // What is nowhere in the text, plainly or in disguise, is no member of it.
     if !object.contains(name) && !object.contains('\\') {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
 }
 
 /// The object with one member set. What is no object becomes one.
-pub(crate) fn with(object: &str, name: &str, value: &str) -> String {
+pub fn with(object: &str, name: &str, value: &str) -> String {
     if let Some(old) = member(object, name) {
         let start = old.get().as_ptr().addr() - object.as_ptr().addr();
         let (before, after) = (&object[..start], &object[start + old.get().len()..]);

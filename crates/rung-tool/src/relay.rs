@@ -70,6 +70,15 @@ impl Reply {
     }
 }
 
+impl Reply {
+    /// As much as fits of a result that is kept under `handle`.
+    pub fn preview(result: &RawValue, handle: &Handle, call: &Call) -> Result<Self, Fault> {
+        let is_error = is_error(result);
+        let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
+        in_part(&Preview::of(&result, is_error), call, handle)
+    }
+}
+
 fn is_error(raw: &RawValue) -> bool {
     const NAME: &str = "\"isError\"";
     #[derive(Deserialize)]

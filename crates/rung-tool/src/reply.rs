@@ -212,6 +212,15 @@ impl Reply {
         }
     }
 
+    /// The reply to an answer: all of it where it fits, else as much as fits and the way to the rest.
+    pub async fn of(
+        answer: Answer<Value>,
+        call: &Call,
+        keep: Arc<dyn Keep>,
+    ) -> Result<Self, Fault> {
+        render(answer, call, keep).await
+    }
+
     /// The reply to a call that failed.
     pub fn failed(fault: &Fault, face: Face, call: &Call) -> Self {
         let fault = if fault.message().len() > ERROR_BYTES {

@@ -99,6 +99,8 @@ pub struct How {
     pub delegate: Option<Arc<dyn Delegate>>,
     /// Headers that repeat arguments, as the tool's schema wants them.
     pub headers: Vec<(String, String)>,
+    /// What goes along in `_meta` of a call, as a JSON object.
+    pub meta: Option<String>,
 }
 
 /// A server that can be asked. Cheap to clone; nothing is opened before it is needed.

@@ -72,6 +72,9 @@ impl Connection {
         if version == Version::V2025_11_25 && tool.must_be_task {
             params = splice::with(&params, "task", "{}");
         }
+        if let Some(meta) = how.meta.take() {
+            params = splice::with(&params, "_meta", &meta);
+        }
         if version.is_modern() && tool.mirrors {
             let value: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
             how.headers = mirrored(&tool.input_schema, &value);

@@ -1,0 +1,292 @@
+//! A server's result as the reply to `gateway.invoke`, within what the caller may be sent.
+//!
+//! The content goes on as it came, so a picture stays a picture. Beside it stands what the gateway has to say, with the server's own
+//! structured content as `result`, or else its content in words. What does not fit is kept whole first; then one form or both are cut,
+//! and each names the way to the rest.
+
+use std::io::{Cursor, Read as _};
+use std::sync::Arc;
+
+use rung_fault::{Code, Fault};
+use rung_ladder::{Budget, Handle};
+use rung_mcp::connect::Answer;
+use rung_mcp::splice;
+use rung_tool::{Call, Given, Keep, Names, Reply, written};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::redact::Redactor;
+
+/// What a reply may cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_bytes: usize,
+    pub(crate) max_tokens: usize,
+    pub(crate) count_tokens: fn(&str) -> usize,
+}
+
+/// What the gateway says around a result that was cut.
+const AROUND_BYTES: usize = 400;
+/// Shares of the limit that are tried, one after the other, until the tokens fit.
+const SHARES: [usize; 4] = [90, 70, 45, 20];
+/// Fewer bytes hold no reply with the way to the rest.
+const LEAST_BYTES: usize = 2_000;
+
+/// The reply that passes a server's answer on.
+pub(crate) async fn dressed(
+    answer: Answer,
+    tool_id: &str,
+    redactor: &Redactor,
+    limits: Limits,
+    call: &Call,
+    keep: Arc<dyn Keep>,
+) -> Result<Reply, Fault> {
+    let raw = match answer {
+        Answer::Here(raw) => masked(raw, redactor),
+        Answer::Long(long) => {
+            let long = long.open().map_err(|error| unreadable(&error))?;
+            if redactor.is_empty() {
+                let call = within(call, limits.max_bytes.min(limits.max_tokens));
+                return Reply::relay(Given::Long(long), &call, keep).await;
+            }
+            // What is to be masked has to be looked at, however long it is.
+            let mut text = String::new();
+            let mut body = long.body;
+            body.read_to_string(&mut text)
+                .map_err(|error| unreadable(&error))?;
+            let raw = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
+            masked(raw, redactor)
+        }
+    };
+    let parts = Parts::of(&raw);
+    let whole = parts.whole(tool_id, call);
+    if fits(&whole, &parts, limits) {
+        return Ok(relayed(whole, parts.is_error));
+    }
+    let handle = kept(&raw, call, keep.clone()).await?;
+    // Whoever reads texts need not suffer for there being another form.
+    if parts.structured.is_none() {
+        let once = parts.once(tool_id, call, &handle, raw.get().len());
+        if fits(&once, &parts, limits) {
+            return Ok(relayed(once, parts.is_error));
+        }
+    }
+    let mut bytes = limits.max_bytes;
+    for share in SHARES {
+        let reply = cut(&raw, tool_id, &handle, bytes.max(LEAST_BYTES), call)?;
+        let text = serde_json::to_string(&reply).unwrap_or_default();
+        if text.len() <= limits.max_tokens {
+            return Ok(reply);
+        }
+        let tokens = (limits.count_tokens)(&text);
+        if tokens <= limits.max_tokens {
+            return Ok(reply);
+        }
+        bytes = text.len() * limits.max_tokens / tokens * share / 100;
+    }
+    cut(&raw, tool_id, &handle, LEAST_BYTES, call)
+}
+
+fn masked(raw: Box<RawValue>, redactor: &Redactor) -> Box<RawValue> {
+    match redactor.json(raw.get()) {
+        std::borrow::Cow::Borrowed(_) => raw,
+        std::borrow::Cow::Owned(masked) => {
+            RawValue::from_string(masked).expect("what is masked stays JSON")
+        }
+    }
+}
+
+fn unreadable(why: &impl std::fmt::Display) -> Fault {
+    let why = format!("the call was done, but its result could not be read: {why}");
+    Fault::new(Code::SourceFailed, why)
+}
+
+fn within(call: &Call, max_bytes: usize) -> Call {
+    Call {
+        budget: Budget {
+            max_bytes: call.budget.max_bytes.min(max_bytes),
+            ..call.budget
+        },
+        ..call.clone()
+    }
+}
+
+fn relayed(text: String, is_error: bool) -> Reply {
+    Reply {
+        is_error,
+        relayed: Some(RawValue::from_string(text).expect("it is put together from JSON")),
+        ..Reply::of_blocks(Vec::new())
+    }
+}
+
+/// Whether a reply is within its bounds. Pictures and sounds are counted in bytes: no model reads them as text.
+fn fits(reply: &str, parts: &Parts<'_>, limits: Limits) -> bool {
+    if reply.len() > limits.max_bytes {
+        return false;
+    }
+    let text_bytes = reply.len().saturating_sub(parts.media_bytes);
+    if text_bytes <= limits.max_tokens {
+        return true;
+    }
+    if parts.media_bytes == 0 {
+        return (limits.count_tokens)(reply) <= limits.max_tokens;
+    }
+    let mut value: Value = serde_json::from_str(reply).unwrap_or_default();
+    for block in value["content"].as_array_mut().into_iter().flatten() {
+        if is_media(block) {
+            block["data"] = "".into();
+        }
+    }
+    (limits.count_tokens)(&value.to_string()) <= limits.max_tokens
+}
+
+fn is_media(block: &Value) -> bool {
+    matches!(block["type"].as_str(), Some("image" | "audio")) && block["data"].is_string()
+}
+
+/// What a result consists of.
+struct Parts<'r> {
+    members: Vec<(std::borrow::Cow<'r, str>, &'r RawValue)>,
+    structured: Option<&'r RawValue>,
+    content: &'r str,
+    is_error: bool,
+    media_bytes: usize,
+}
+
+impl<'r> Parts<'r> {
+    fn of(raw: &'r RawValue) -> Self {
+        let members = splice::members(raw.get()).unwrap_or_default();
+        let member = |name: &str| {
+            let found = members.iter().rev().find(|(own, _)| own == name);
+            found.map(|(_, value)| *value)
+        };
+        let content = member("content").map_or("[]", RawValue::get);
+        let media = |block: &Value| block["data"].as_str().map_or(0, str::len);
+        // Nearly nothing has pictures, and that can be told at a glance.
+        let media_bytes = if content.contains("\"data\"") {
+            let blocks: Vec<Value> = serde_json::from_str(content).unwrap_or_default();
+            blocks.iter().filter(|block| is_media(block)).map(media).sum()
+        } else {
+            0
+        };
+        Self {
+            structured: member("structuredContent").filter(|value| value.get().starts_with('{')),
+            is_error: member("isError").is_some_and(|value| value.get() == "true"),
+            content,
+            media_bytes,
+            members,
+        }
+    }
+
+    /// The result for `structuredContent`: the server's own, or its content without what is no text.
+    fn result(&self) -> String {
+        if let Some(structured) = self.structured {
+            return structured.get().to_owned();
+        }
+        if self.media_bytes == 0 {
+            return format!("{{\"content\":{}}}", self.content);
+        }
+        let mut blocks: Value = serde_json::from_str(self.content).unwrap_or_default();
+        for (at, block) in blocks.as_array_mut().into_iter().flatten().enumerate() {
+            if is_media(block) {
+                *block = json!({"type": block["type"], "mimeType": block["mimeType"], "at": format!("content[{at}]")});
+            }
+        }
+        json!({"content": blocks}).to_string()
+    }
+
+    /// Everything, with `structured` in its place.
+    fn around(&self, structured: Option<&str>) -> String {
+        let mut text = String::with_capacity(self.content.len() * 2 + 200);
+        text.push_str("{\"content\":");
+        text.push_str(self.content);
+        if let Some(structured) = structured {
+            text.push_str(",\"structuredContent\":");
+            text.push_str(structured);
+        }
+        for (name, value) in &self.members {
+            if !matches!(&**name, "content" | "structuredContent") {
+                text.push(',');
+                text.push_str(&Value::from(&**name).to_string());
+                text.push(':');
+                text.push_str(value.get());
+            }
+        }
+        text.push('}');
+        text
+    }
+
+    fn whole(&self, tool_id: &str, call: &Call) -> String {
+        if !call.rendering.structured {
+            return self.around(None);
+        }
+        let said = format!(
+            "{{\"tool_id\":{},\"ok\":{},\"result\":{}}}",
+            Value::from(tool_id),
+            !self.is_error,
+            self.result(),
+        );
+        self.around(Some(&said))
+    }
+
+    /// The content as it came, and the way to it for whoever reads the other form.
+    fn once(&self, tool_id: &str, call: &Call, handle: &Handle, raw_bytes: usize) -> String {
+        if !call.rendering.structured {
+            return self.around(None);
+        }
+        let mut said = said(tool_id, !self.is_error, raw_bytes);
+        let next = json!({"handle": handle.to_string(), "path": "content"});
+        said["meta"] = meta(handle, &next, call.names);
+        self.around(Some(&said.to_string()))
+    }
+}
+
+fn said(tool_id: &str, ok: bool, raw_bytes: usize) -> Value {
+    json!({"tool_id": tool_id, "ok": ok, "truncated": true, "raw_size_estimate": raw_bytes})
+}
+
+fn meta(handle: &Handle, arguments: &Value, names: Names) -> Value {
+    let next = json!({"tool": names.show("rung.read"), "arguments": arguments});
+    json!({"truncated": true, "handle": handle.to_string(), "next": next})
+}
+
+async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn Keep>) -> Result<Handle, Fault> {
+    let (permit, body) = (call.permit.clone(), raw.get().to_owned());
+    let kept = move || keep.keep(&permit, "application/json", &mut Cursor::new(body));
+    tokio::task::spawn_blocking(kept)
+        .await
+        .map_err(|error| Fault::new(Code::Internal, error.to_string()))
+        .flatten()
+        .map_err(|fault| {
+            let why = format!(
+                "the call was done, but its result is too large to send and could not be kept: {fault}"
+            );
+            Fault::new(fault.code(), why)
+                .with_hint("do not repeat a call that changes something; ask for less of its result")
+        })
+}
+
+/// Both forms, cut.
+fn cut(
+    raw: &RawValue,
+    tool_id: &str,
+    handle: &Handle,
+    max_bytes: usize,
+    call: &Call,
+) -> Result<Reply, Fault> {
+    let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
+    let mut reply = Reply::preview(raw, handle, &call)?;
+    if let Some(structured) = &reply.structured_content {
+        let mut shown: Value = serde_json::from_str(structured.get()).unwrap_or_default();
+        let mut said = said(tool_id, !reply.is_error, raw.get().len());
+        let told = shown.as_object_mut().and_then(|shown| shown.shift_remove("meta"));
+        if shown.as_object().is_some_and(|shown| !shown.is_empty()) {
+            said["result"] = shown;
+        }
+        said["meta"] = told.unwrap_or_else(|| {
+            meta(handle, &json!({"handle": handle.to_string()}), call.names)
+        });
+        reply.structured_content = Some(written(&said));
+    }
+    Ok(reply)
+}

@@ -1,0 +1,57 @@
+//! A server as the configuration has it: how it is reached, for whom one is started, and why it is not started where it is not.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rung_auth::Secret;
+use rung_mcp::connect::Target;
+use serde::{Deserialize, Serialize};
+
+/// For whom one of a server is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharing {
+    /// One for everybody.
+    #[default]
+    Shared,
+    /// One for each client, by its token; whoever has none by its conversation.
+    Client,
+    /// One for each conversation.
+    Session,
+}
+
+/// Why a server is listed and not started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Withheld {
+    /// A project's file names it, and nobody approved that.
+    Untrusted,
+    /// It asks for variables that have no value.
+    Missing(Vec<String>),
+    /// It cannot be reached as it is written.
+    Unusable(String),
+}
+
+/// A server as the configuration has it.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// How it is reached.
+    pub target: Target,
+    /// For whom one is started.
+    pub sharing: Sharing,
+    /// Whether it is started with the gateway.
+    pub eager: bool,
+    /// Who says so: the project, the user, a file that was given, or the settings.
+    pub origin: &'static str,
+    /// Where it is written.
+    pub file: Option<PathBuf>,
+    /// Why it is not started, where it is not.
+    pub withheld: Option<Withheld>,
+    /// Whether an edit of it waits for approval, and what runs is what was approved.
+    pub edit_waits: bool,
+    /// What it is given that must not come back.
+    pub secrets: Vec<Secret<String>>,
+    /// What it is, as one text: another one is another server.
+    pub digest: String,
+}

@@ -1,0 +1,385 @@
+//! All servers behind the door, as one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use rung_auth::Permit;
+use rung_fault::{Code, Detail, Fault, nearest};
+use rung_kv::Records;
+use rung_tool::{Changes, Keep};
+
+use crate::calls::Calls;
+use crate::catalogue::Catalogue;
+use crate::definition::Definition;
+use crate::policy::Thing;
+use crate::ranking::{Document, Index};
+use crate::seen::Known;
+use crate::server::{Common, Server};
+use crate::sight::Rules;
+use crate::tasks::Tasks;
+
+/// How the gateway behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How long a server may take to start.
+    pub opening: Duration,
+    /// How long a server that nobody uses stays.
+    pub idle: Duration,
+    /// Servers that are started at once, where several are.
+    pub starts: usize,
+    /// How many tokens a text has.
+    pub count_tokens: fn(&str) -> usize,
+}
+
+/// What is configured, at one moment.
+pub struct Configuration {
+    /// The servers.
+    pub definitions: Vec<Definition>,
+    /// Entries that are no servers, and why.
+    pub skipped: Vec<Skipped>,
+    /// What is wrong with the files.
+    pub problems: Vec<String>,
+    /// Who sees what.
+    pub rules: Rules,
+}
+
+/// An entry of a file that is no server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub file: String,
+    /// Why it is none.
+    pub why: String,
+}
+
+/// Where the configuration comes from.
+pub trait Configure: Send + Sync {
+    /// Reads it. What is wrong in a file that says who sees what is a fault: then what held before goes on to hold.
+    fn load(&self) -> Result<Configuration, Fault>;
+
+    /// Whether anything was edited since it was last read, found out cheaply.
+    fn is_edited(&self) -> bool;
+}
+
+/// All servers. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) options: Options,
+    pub(crate) keep: Arc<dyn Keep>,
+    pub(crate) calls: Calls,
+    pub(crate) tasks: Tasks,
+    pub(crate) common: Arc<Common>,
+    configure: Box<dyn Configure>,
+    state: RwLock<Arc<State>>,
+    shelf: Mutex<Option<Arc<Shelf>>>,
+    /// Held while the configuration is read.
+    reloading: tokio::sync::Mutex<()>,
+    revision: AtomicU64,
+    pub(crate) refreshed_ms: AtomicU64,
+}
+
+/// What holds at one moment.
+pub(crate) struct State {
+    pub(crate) servers: BTreeMap<Arc<str>, Arc<Server>>,
+    pub(crate) rules: Rules,
+    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) problems: Vec<String>,
+}
+
+/// All tools that are known, as they can be searched.
+pub(crate) struct Shelf {
+    pub(crate) tools: Vec<(Arc<Server>, Arc<Known>)>,
+    pub(crate) index: Index,
+    generation: u64,
+}
+
+impl Gateway {
+    /// The gateway to what `configure` names. What servers offer is noted in `records`, and what does not fit a reply goes to
+    /// `keep`.
+    pub fn new(
+        options: Options,
+        configure: Box<dyn Configure>,
+        records: Records,
+        keep: Arc<dyn Keep>,
+    ) -> Result<Self, Fault> {
+        let common = Arc::new(Common {
+            catalogue: Catalogue::new(records),
+            changes: Changes::default(),
+            opening: options.opening,
+            count_tokens: options.count_tokens,
+            generation: AtomicU64::new(0),
+        });
+        let configuration = configure.load()?;
+        let state = State::of(configuration, &common, None);
+        Ok(Self(Arc::new(Inner {
+            options,
+            keep,
+            calls: Calls::default(),
+            tasks: Tasks::default(),
+            common,
+            configure,
+            state: RwLock::new(Arc::new(state)),
+            shelf: Mutex::default(),
+            reloading: tokio::sync::Mutex::default(),
+            revision: AtomicU64::new(1),
+            refreshed_ms: AtomicU64::new(crate::now_ms()),
+        })))
+    }
+
+    /// Where it is told that something else is offered now.
+    pub fn changes(&self) -> Changes {
+        self.0.common.changes.clone()
+    }
+
+    /// Whether there is any server at all.
+    pub fn is_empty(&self) -> bool {
+        self.state().servers.is_empty()
+    }
+
+    /// The names of all servers.
+    pub fn names(&self) -> Vec<String> {
+        let state = self.state();
+        state.servers.keys().map(|name| name.to_string()).collect()
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.0.state.read().clone()
+    }
+
+    pub(crate) fn revision(&self) -> String {
+        format!("{:x}", self.0.revision.load(Ordering::Relaxed))
+    }
+
+    /// Looks after the servers for as long as it is polled: starts those that are to be started, stops those that nobody uses,
+    /// and takes up edits.
+    pub async fn tend(&self) {
+        const EVERY: Duration = Duration::from_secs(1);
+        let eager: Vec<_> = {
+            let state = self.state();
+            let eager = state.servers.values();
+            eager
+                .filter(|server| server.definition.eager)
+                .cloned()
+                .collect()
+        };
+        self.look_at(eager);
+        loop {
+            tokio::time::sleep(EVERY).await;
+            for server in self.state().servers.values() {
+                server.sweep(self.0.options.idle);
+            }
+            self.0.tasks.sweep();
+            if self.0.configure.is_edited()
+                && let Err(fault) = self.reload().await
+            {
+                tracing::warn!(%fault, "an edit of the configuration is refused; what held before holds");
+            }
+        }
+    }
+
+    /// Ends every server.
+    pub async fn shut_down(&self) {
+        for server in self.state().servers.values() {
+            server.close().await;
+        }
+    }
+
+    /// Reads the configuration again. What did not change goes on; what did is another server from the next call on.
+    pub(crate) async fn reload(&self) -> Result<(), Fault> {
+        let _one_at_a_time = self.0.reloading.lock().await;
+        let configuration = self.0.configure.load()?;
+        let before = self.state();
+        let after = State::of(configuration, &self.0.common, Some(&before));
+        let gone: Vec<_> = before
+            .servers
+            .values()
+            .filter(|old| {
+                let new = after.servers.get(old.name());
+                new.is_none_or(|new| !Arc::ptr_eq(old, new))
+            })
+            .cloned()
+            .collect();
+        let eager: Vec<_> = after
+            .servers
+            .values()
+            .filter(|new| {
+                let old = before.servers.get(new.name());
+                new.definition.eager && old.is_none_or(|old| !Arc::ptr_eq(old, new))
+            })
+            .cloned()
+            .collect();
+        *self.0.state.write() = Arc::new(after);
+        self.0.common.generation.fetch_add(1, Ordering::Relaxed);
+        self.0.revision.fetch_add(1, Ordering::Relaxed);
+        self.0
+            .refreshed_ms
+            .store(crate::now_ms(), Ordering::Relaxed);
+        for server in gone {
+            server.retire();
+        }
+        self.look_at(eager);
+        self.0.common.changes.tell(rung_tool::Change::Tools);
+        Ok(())
+    }
+
+    /// Has servers start and say what they offer, a few at a time and behind everybody's back.
+    pub(crate) fn look_at(&self, servers: Vec<Arc<Server>>) -> Vec<tokio::task::JoinHandle<()>> {
+        let places = Arc::new(tokio::sync::Semaphore::new(self.0.options.starts.max(1)));
+        let look = |server: Arc<Server>| {
+            let places = places.clone();
+            tokio::spawn(async move {
+                let Ok(_place) = places.acquire().await else {
+                    return;
+                };
+                let _what_went_wrong_is_noted = server.open_to_look().await;
+            })
+        };
+        servers.into_iter().map(look).collect()
+    }
+
+    /// Servers that nobody has seen yet and that may be started.
+    pub(crate) fn unseen(&self, permit: &Permit) -> Vec<Arc<Server>> {
+        let state = self.state();
+        let servers = state.servers.values();
+        let unseen = servers.filter(|server| {
+            server.definition.withheld.is_none()
+                && server.seen().is_none()
+                && state.sees(permit, Thing::Server(server.name()))
+        });
+        unseen.cloned().collect()
+    }
+
+    /// All tools that are known, as they can be searched.
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        let generation = self.0.common.generation.load(Ordering::Relaxed);
+        let mut shelf = self.0.shelf.lock();
+        match &*shelf {
+            Some(shelf) if shelf.generation == generation => shelf.clone(),
+            _ => {
+                let made = Arc::new(Shelf::of(&self.state(), generation));
+                *shelf = Some(made.clone());
+                made
+            }
+        }
+    }
+
+    /// The server of that name, where the caller may see it.
+    pub(crate) fn server(&self, permit: &Permit, name: &str) -> Result<Arc<Server>, Fault> {
+        let state = self.state();
+        let seen = |name: &str| state.sees(permit, Thing::Server(name));
+        if let Some(server) = state.servers.get(name).filter(|_| seen(name)) {
+            return Ok(server.clone());
+        }
+        let known: Vec<&str> = state
+            .servers
+            .keys()
+            .map(|name| &**name)
+            .filter(|name| seen(name))
+            .collect();
+        let shown = rung_ladder::head(name, 64);
+        let fault = Fault::new(Code::UnknownServer, format!("no server is named {shown:?}"));
+        let fault = match nearest(name, known.iter().copied()) {
+            Some(nearest) => fault
+                .with_hint(format!("did you mean `{nearest}`?"))
+                .with(Detail::Nearest, nearest),
+            None => fault.with_hint("gateway.health {\"all\":true} lists the servers"),
+        };
+        Err(fault.with(Detail::Allowed, known))
+    }
+
+    /// Whether something is there for somebody, and why or why not.
+    pub fn decide(&self, permit: &Permit, thing: Thing<'_>) -> crate::sight::Decision {
+        self.state().rules.decide(permit, thing)
+    }
+}
+
+impl State {
+    /// The state of a configuration. Servers that are as they were are those that were.
+    fn of(configuration: Configuration, common: &Arc<Common>, before: Option<&Self>) -> Self {
+        let server = |definition: Definition| {
+            let old = before.and_then(|before| before.servers.get(&definition.name));
+            let same = old.filter(|old| {
+                let old = &old.definition;
+                old.digest == definition.digest
+                    && old.withheld == definition.withheld
+                    && old.sharing == definition.sharing
+                    && old.edit_waits == definition.edit_waits
+            });
+            let server = match same {
+                Some(old) => old.clone(),
+                None => Server::new(definition, common.clone()),
+            };
+            (server.name().clone(), server)
+        };
+        Self {
+            servers: configuration.definitions.into_iter().map(server).collect(),
+            rules: configuration.rules,
+            skipped: configuration.skipped,
+            problems: configuration.problems,
+        }
+    }
+
+    pub(crate) fn sees(&self, permit: &Permit, thing: Thing<'_>) -> bool {
+        self.rules.decide(permit, thing).is_allowed()
+    }
+
+    /// The tools of a server that somebody sees: those that are allowed, as many as a server may have.
+    pub(crate) fn tools_of<'a>(
+        &'a self,
+        permit: &'a Permit,
+        server: &'a Server,
+        seen: &'a crate::seen::Seen,
+    ) -> impl Iterator<Item = &'a Arc<Known>> {
+        let most = self.rules.policy.limits().max_tools_per_server;
+        let most = most.unwrap_or(usize::MAX);
+        let tools = seen.tools.iter().take(most);
+        tools.filter(|known| {
+            let (server, tool) = (&**server.name(), &*known.tool.name);
+            self.sees(permit, Thing::Tool { server, tool })
+        })
+    }
+}
+
+impl Shelf {
+    fn of(state: &State, generation: u64) -> Self {
+        let most = state.rules.policy.limits().max_tools_per_server;
+        let mut tools = Vec::new();
+        for server in state.servers.values() {
+            let Some(seen) = server.seen() else { continue };
+            let each = seen.tools.iter().take(most.unwrap_or(usize::MAX));
+            tools.extend(each.map(|known| (server.clone(), known.clone())));
+        }
+        let arguments: Vec<Vec<(&str, &str)>> = tools
+            .iter()
+            .map(|(_, known)| arguments(&known.tool.input_schema))
+            .collect();
+        let documents = tools.iter().zip(&arguments);
+        let index = Index::of(documents.map(|((server, known), arguments)| Document {
+            server: server.name(),
+            name: &known.tool.name,
+            title: known.title.as_deref().unwrap_or_default(),
+            description: &known.description,
+            arguments,
+        }));
+        Self {
+            index,
+            tools,
+            generation,
+        }
+    }
+}
+
+/// The arguments of a tool, with what is said of them.
+fn arguments(schema: &serde_json::Value) -> Vec<(&str, &str)> {
+    let properties = schema["properties"].as_object();
+    let each = properties.into_iter().flatten();
+    each.map(|(name, argument)| (name.as_str(), argument["description"].as_str().unwrap_or("")))
+        .collect()
+}

@@ -1,0 +1,587 @@
+//! One server behind the door: what is known of it, and those of it that run.
+//!
+//! Owns: when one is started, for whom, how long it stays, and what it was seen to offer. Refuses to know: who may see it. Each
+//! server has its own locks; one that hangs holds up nobody who asks another.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use rung_auth::Permit;
+use rung_fault::{Code, Fault};
+use rung_mcp::Capabilities;
+use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options};
+use rung_tool::{Ask, Call, Change, Conversation, WeakConversation};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::catalogue::Catalogue;
+use crate::definition::{Definition, Sharing, Withheld};
+use crate::seen::{About, Known, Seen};
+
+/// What all servers have in common.
+pub(crate) struct Common {
+    pub(crate) catalogue: Catalogue,
+    /// Where it is told that something else is offered now.
+    pub(crate) changes: rung_tool::Changes,
+    /// How long a server may take to start.
+    pub(crate) opening: Duration,
+    /// How many tokens a text has.
+    pub(crate) count_tokens: fn(&str) -> usize,
+    /// Grows whenever something else is known of any server.
+    pub(crate) generation: AtomicU64,
+}
+
+/// Whose server it is, where there is more than one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Whose {
+    Everybody,
+    Client(String, String),
+    Conversation(WeakConversation),
+}
+
+impl Whose {
+    fn of(sharing: Sharing, permit: &Permit, conversation: Option<Conversation>) -> Self {
+        let client = || {
+            let (caller, grant) = (permit.caller().as_str(), permit.grant().as_str());
+            Self::Client(caller.to_owned(), grant.to_owned())
+        };
+        let nameless = permit.is_anonymous() || permit.is_local();
+        match (sharing, conversation) {
+            (Sharing::Shared, _) => Self::Everybody,
+            (Sharing::Session, Some(conversation)) => Self::Conversation(conversation.downgrade()),
+            (Sharing::Client, Some(conversation)) if nameless => {
+                Self::Conversation(conversation.downgrade())
+            }
+            _ => client(),
+        }
+    }
+
+    /// Whether anybody can still come back for it.
+    fn lives(&self) -> bool {
+        match self {
+            Self::Conversation(conversation) => conversation.is_alive(),
+            _ => true,
+        }
+    }
+}
+
+/// One that runs, or will.
+pub(crate) struct Instance {
+    pub(crate) connection: Connection,
+    /// Calls under way.
+    busy: AtomicUsize,
+    used: Mutex<Instant>,
+    /// Addresses that somebody listens to.
+    pub(crate) watched: Mutex<HashMap<String, usize>>,
+    /// What was agreed on when its lists were last read.
+    looked: Mutex<Option<Arc<RawValue>>>,
+    stale: AtomicBool,
+}
+
+/// One server behind the door.
+pub(crate) struct Server {
+    pub(crate) definition: Definition,
+    common: Arc<Common>,
+    seen: RwLock<Option<Arc<Seen>>>,
+    instances: Mutex<HashMap<Whose, Arc<Instance>>>,
+    /// Held while its lists are read.
+    looking: tokio::sync::Mutex<()>,
+    trouble: Mutex<Option<Trouble>>,
+    /// Another server has its name now.
+    retired: AtomicBool,
+}
+
+/// How it last failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Trouble {
+    pub(crate) why: String,
+    pub(crate) at_ms: u64,
+    /// It wants a credential.
+    pub(crate) unauthorized: bool,
+}
+
+/// How a server is, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    Online,
+    /// It is started when it is first needed.
+    Lazy,
+    /// It could not be started, or broke.
+    Failed,
+    /// It is listed and not started.
+    Withheld,
+}
+
+impl Status {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Lazy => "lazy",
+            Self::Failed => "error",
+            Self::Withheld => "withheld",
+        }
+    }
+}
+
+/// One that is being used: it is not stopped meanwhile.
+pub(crate) struct InUse {
+    server: Arc<Server>,
+    instance: Arc<Instance>,
+}
+
+impl std::ops::Deref for InUse {
+    type Target = Instance;
+
+    fn deref(&self) -> &Instance {
+        &self.instance
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        *self.instance.used.lock() = Instant::now();
+        let others = self.instance.busy.fetch_sub(1, Ordering::AcqRel) - 1;
+        if others == 0 && self.server.retired.load(Ordering::Acquire) {
+            self.server.end(&self.instance);
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn new(definition: Definition, common: Arc<Common>) -> Arc<Self> {
+        Arc::new(Self {
+            definition,
+            common,
+            seen: RwLock::default(),
+            instances: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
+            trouble: Mutex::default(),
+            retired: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.definition.name
+    }
+
+    /// What it was last seen to offer.
+    pub(crate) fn seen(&self) -> Option<Arc<Seen>> {
+        if let Some(seen) = &*self.seen.read() {
+            return Some(seen.clone());
+        }
+        let kept = self.common.catalogue.read(&self.definition)?;
+        let mut slot = self.seen.write();
+        Some(slot.get_or_insert_with(|| Arc::new(kept)).clone())
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        if self.definition.withheld.is_some() {
+            Status::Withheld
+        } else if self.is_online() {
+            Status::Online
+        } else if self.trouble.lock().is_some() {
+            Status::Failed
+        } else {
+            Status::Lazy
+        }
+    }
+
+    pub(crate) fn is_online(&self) -> bool {
+        let instances = self.instances.lock();
+        instances
+            .values()
+            .any(|instance| instance.connection.agreement().is_some())
+    }
+
+    pub(crate) fn agreement(&self) -> Option<Agreement> {
+        let instances = self.instances.lock();
+        instances
+            .values()
+            .find_map(|instance| instance.connection.agreement())
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        let instances = self.instances.lock();
+        let running = instances.values();
+        running
+            .filter(|instance| instance.connection.agreement().is_some())
+            .count()
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().clone()
+    }
+
+    /// The last it said beside the protocol.
+    pub(crate) fn last_words(&self) -> String {
+        let instances = self.instances.lock();
+        let mut words = instances
+            .values()
+            .map(|instance| instance.connection.last_words());
+        words.find(|words| !words.is_empty()).unwrap_or_default()
+    }
+
+    /// One for this caller, started if need be, whose lists have been read at least once in its life.
+    pub(crate) async fn open(self: &Arc<Self>, call: &Call) -> Result<InUse, Fault> {
+        let whose = Whose::of(
+            self.definition.sharing,
+            &call.permit,
+            call.peer.conversation(),
+        );
+        let can = match whose {
+            // Whose folders they are would depend on who came first.
+            Whose::Everybody => Capabilities {
+                roots: false,
+                ..Capabilities::ALL
+            },
+            _ => {
+                let can = |ask| call.peer.can(ask);
+                Capabilities {
+                    form: can(Ask::Form),
+                    visit: can(Ask::Visit),
+                    sample: can(Ask::Sample),
+                    roots: can(Ask::Roots),
+                    tasks: true,
+                }
+            }
+        };
+        self.open_for(whose, can).await
+    }
+
+    /// One for nobody in particular, to see what it offers.
+    pub(crate) async fn open_to_look(self: &Arc<Self>) -> Result<InUse, Fault> {
+        let can = Capabilities {
+            roots: false,
+            ..Capabilities::ALL
+        };
+        self.open_for(Whose::Everybody, can).await
+    }
+
+    async fn open_for(self: &Arc<Self>, whose: Whose, can: Capabilities) -> Result<InUse, Fault> {
+        if let Some(withheld) = &self.definition.withheld {
+            return Err(self.held_back(withheld));
+        }
+        let instance = self.instance(whose, can);
+        let opened = match instance.connection.agreement() {
+            Some(agreement) => Ok(agreement),
+            None => instance.connection.open().await,
+        };
+        let agreement = opened.map_err(|error| self.failed(&error))?;
+        self.trouble.lock().take();
+        let looked = instance.looked.lock().clone();
+        let fresh = !instance.stale.load(Ordering::Acquire)
+            && looked.is_some_and(|looked| Arc::ptr_eq(&looked, &agreement.said));
+        if !fresh {
+            if self.seen().is_some() {
+                // What it offered before is good enough to begin with.
+                let (me, looked_at) = (self.clone(), instance.share());
+                tokio::spawn(async move {
+                    let _tried_again_with_the_next_call = me.look(&looked_at).await;
+                });
+            } else {
+                self.look(&instance).await?;
+            }
+        }
+        Ok(instance)
+    }
+
+    fn instance(self: &Arc<Self>, whose: Whose, can: Capabilities) -> InUse {
+        let mut instances = self.instances.lock();
+        let instance = instances.entry(whose).or_insert_with(|| {
+            let ear = Ear {
+                server: Arc::downgrade(self),
+                can,
+            };
+            let options = Options {
+                opening: self.common.opening,
+                ..Options::new(self.name().clone())
+            };
+            Arc::new(Instance {
+                connection: Connection::new(
+                    self.definition.target.clone(),
+                    options,
+                    Arc::new(ear),
+                ),
+                busy: AtomicUsize::new(0),
+                used: Mutex::new(Instant::now()),
+                watched: Mutex::default(),
+                looked: Mutex::default(),
+                stale: AtomicBool::new(false),
+            })
+        });
+        // Counted before anybody else can look whether it is used.
+        instance.busy.fetch_add(1, Ordering::AcqRel);
+        InUse {
+            server: self.clone(),
+            instance: instance.clone(),
+        }
+    }
+
+    /// Reads what one offers. Whoever comes meanwhile waits, and finds it read.
+    pub(crate) async fn look(self: &Arc<Self>, instance: &InUse) -> Result<Arc<Seen>, Fault> {
+        let _one_at_a_time = self.looking.lock().await;
+        let opened = instance.connection.open().await;
+        let agreement = opened.map_err(|error| self.failed(&error))?;
+        let read = instance.looked.lock().clone();
+        let same = read.is_some_and(|read| Arc::ptr_eq(&read, &agreement.said));
+        if same && !instance.stale.swap(false, Ordering::AcqRel)
+            && let Some(seen) = self.seen()
+        {
+            return Ok(seen);
+        }
+        instance.stale.store(false, Ordering::Release);
+        let seen = self.read_lists(&instance.connection, &agreement).await;
+        let seen = Arc::new(seen.map_err(|error| self.failed(&error))?);
+        *instance.looked.lock() = Some(agreement.said);
+        let before = self.seen.write().replace(seen.clone());
+        let changed = self.common.catalogue.put(&self.definition, &seen, before.as_deref())?;
+        if changed || before.is_none() {
+            self.common.generation.fetch_add(1, Ordering::Relaxed);
+            for change in [Change::Tools, Change::Resources, Change::Prompts] {
+                self.common.changes.tell(change);
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn read_lists(
+        &self,
+        connection: &Connection,
+        agreement: &Agreement,
+    ) -> Result<Seen, Error> {
+        let how = How::default();
+        let has = |capability: &str| agreement.capabilities.get(capability).is_some();
+        let list = async |kind, capability: &str| {
+            if !has(capability) {
+                return Ok(Vec::new());
+            }
+            let listed = connection.list(kind, &how).await?;
+            Ok(listed.items.into_iter().map(Arc::from).collect())
+        };
+        let tools = connection.tools(&how).await?;
+        let resources = list(Kind::Resources, "resources").await?;
+        let templates = list(Kind::Templates, "resources").await.unwrap_or_default();
+        let prompts = list(Kind::Prompts, "prompts").await?;
+        let before = self.seen();
+        let known = |tool: rung_mcp::connect::Tool| {
+            let old = before.as_ref().and_then(|seen| seen.tool(&tool.name));
+            match old.filter(|old| old.tool.listed.get() == tool.listed.get()) {
+                Some(old) => old.clone(),
+                None => {
+                    let tokens = (self.common.count_tokens)(tool.listed.get());
+                    Arc::new(Known::new(tool, u32::try_from(tokens).unwrap_or(u32::MAX)))
+                }
+            }
+        };
+        let dropped = tools.dropped.into_iter();
+        Ok(Seen {
+            tools: tools.tools.into_iter().map(known).collect(),
+            resources,
+            templates,
+            prompts,
+            dropped: dropped.map(|dropped| (dropped.name, dropped.why)).collect(),
+            about: About {
+                version: agreement.version.name().to_owned(),
+                capabilities: agreement.capabilities.clone(),
+                server: agreement.server.clone(),
+                instructions: agreement.instructions.clone(),
+            },
+        })
+    }
+
+    /// Whether one of it is everybody's.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.definition.sharing == Sharing::Shared
+    }
+
+    /// Ends the one that a caller would be served by.
+    pub(crate) async fn close_for(&self, call: &Call) {
+        let whose = Whose::of(
+            self.definition.sharing,
+            &call.permit,
+            call.peer.conversation(),
+        );
+        let instance = self.instances.lock().remove(&whose);
+        self.trouble.lock().take();
+        if let Some(instance) = instance {
+            instance.connection.close().await;
+        }
+    }
+
+    /// Ends those that run, of everybody. They are started again when they are needed.
+    pub(crate) async fn close(&self) {
+        let instances: Vec<_> = self.instances.lock().drain().collect();
+        self.trouble.lock().take();
+        for (_, instance) in instances {
+            instance.connection.close().await;
+        }
+    }
+
+    /// Another server has its name: what is under way here is finished, and what is idle ends now.
+    pub(crate) fn retire(self: &Arc<Self>) {
+        self.retired.store(true, Ordering::Release);
+        let instances: Vec<_> = self.instances.lock().values().cloned().collect();
+        for instance in instances {
+            if instance.busy.load(Ordering::Acquire) == 0 {
+                self.end(&instance);
+            }
+        }
+    }
+
+    /// Stops those that nobody has used for so long, and those whose conversation is over.
+    pub(crate) fn sweep(&self, idle: Duration) {
+        let idle_since = Instant::now().checked_sub(idle);
+        let unused = |whose: &Whose, instance: &Instance| {
+            let busy = instance.busy.load(Ordering::Acquire) > 0;
+            let watched = !instance.watched.lock().is_empty();
+            let idle = idle_since.is_some_and(|since| *instance.used.lock() < since);
+            !busy && (!whose.lives() || idle && !watched)
+        };
+        let mut ended = Vec::new();
+        self.instances.lock().retain(|whose, instance| {
+            let unused = unused(whose, instance);
+            if unused {
+                ended.push(instance.clone());
+            }
+            !unused
+        });
+        for instance in ended {
+            self.end(&instance);
+        }
+    }
+
+    fn end(&self, instance: &Arc<Instance>) {
+        tracing::info!(server = %self.name(), "stopped");
+        let connection = instance.connection.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { connection.close().await });
+        }
+    }
+
+    /// The fault of a server that could not be opened, noted down.
+    pub(crate) fn failed(&self, error: &Error) -> Fault {
+        let why = error.to_string();
+        tracing::warn!(server = %self.name(), %why, "failed");
+        *self.trouble.lock() = Some(Trouble {
+            why,
+            at_ms: crate::now_ms(),
+            unauthorized: matches!(error, Error::Unauthorized { .. }),
+        });
+        self.fault(error.clone())
+    }
+
+    /// The fault of a call, with what to do next.
+    pub(crate) fn fault(&self, error: Error) -> Fault {
+        let name = self.name();
+        let hint = match &error {
+            Error::Unavailable { .. } => format!(
+                "gateway.health {{\"server\":\"{name}\"}} shows more; when its cause is mended, call again: it is started anew"
+            ),
+            Error::Unauthorized { .. } => {
+                format!("give {name} its credential in the configuration, then call again")
+            }
+            Error::Lost { .. } | Error::Late { .. } => {
+                "look whether it was done before you do it again; the server is started anew when it is next called".to_owned()
+            }
+            Error::Refused { .. } => format!(
+                "gateway.describe says what the tool takes; gateway.catalog_search lists what {name} has"
+            ),
+            Error::Unusable { .. } => {
+                format!("gateway.restart_server {{\"server_name\":\"{name}\"}} starts it anew")
+            }
+        };
+        error.into_fault().with_hint(hint)
+    }
+
+    fn held_back(&self, withheld: &Withheld) -> Fault {
+        let name = self.name();
+        match withheld {
+            Withheld::Untrusted => {
+                let why = format!(
+                    "{name} comes from a project's file, and nobody has approved it"
+                );
+                Fault::new(Code::SourceUnavailable, why)
+                    .with_hint(format!("ask the user to run `rung gateway trust {name}`"))
+            }
+            Withheld::Missing(variables) => {
+                let variables = variables.join(", ");
+                let why = format!("{name} needs variables that have no value: {variables}");
+                Fault::new(Code::SourceUnauthorized, why)
+                    .with_hint(format!("ask the user to set {variables}, then call again"))
+            }
+            Withheld::Unusable(why) => {
+                Fault::new(Code::SourceUnavailable, format!("{name} cannot be reached: {why}"))
+                    .with_hint("ask the user to correct its entry in the configuration")
+            }
+        }
+    }
+}
+
+impl InUse {
+    /// Another use of the same one.
+    pub(crate) fn share(&self) -> Self {
+        self.instance.busy.fetch_add(1, Ordering::AcqRel);
+        Self {
+            server: self.server.clone(),
+            instance: self.instance.clone(),
+        }
+    }
+}
+
+/// Hears what belongs to no call.
+struct Ear {
+    server: Weak<Server>,
+    can: Capabilities,
+}
+
+impl Delegate for Ear {
+    fn can(&self) -> Capabilities {
+        self.can
+    }
+
+    fn told(&self, method: &str, params: Option<&RawValue>) {
+        let Some(server) = self.server.upgrade() else {
+            return;
+        };
+        match method {
+            "notifications/tools/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/prompts/list_changed" => server.heard_of_change(),
+            "notifications/resources/updated" => {
+                #[derive(serde::Deserialize)]
+                struct Updated {
+                    uri: String,
+                }
+                let params = params.map_or("{}", RawValue::get);
+                if let Ok(updated) = serde_json::from_str::<Updated>(params) {
+                    server.common.changes.tell(Change::Resource(updated.uri));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Server {
+    /// Its lists are others now: they are read again, once, however often it says so meanwhile.
+    fn heard_of_change(self: &Arc<Self>) {
+        let instances: Vec<_> = self.instances.lock().iter().map(|(whose, instance)| (whose.clone(), instance.clone())).collect();
+        for (_, instance) in instances {
+            if instance.connection.agreement().is_none() || instance.stale.swap(true, Ordering::AcqRel) {
+                continue;
+            }
+            instance.busy.fetch_add(1, Ordering::AcqRel);
+            let used = InUse {
+                server: self.clone(),
+                instance,
+            };
+            let me = self.clone();
+            tokio::spawn(async move {
+                let _tried_again_with_the_next_call = me.look(&used).await;
+            });
+        }
+    }
+}

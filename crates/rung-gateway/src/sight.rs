@@ -1,0 +1,98 @@
+//! Who sees what: the one decision that listing, finding, describing, calling, reading and prompting ask.
+
+use rung_auth::{Access, Permit};
+
+use crate::policy::{Policy, Thing, Verdict};
+use crate::redact::Redactor;
+
+/// Who reaches other servers over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OpenTo {
+    /// Tokens whose grant names them.
+    Granted,
+    /// And every token that has no grant and may change something.
+    #[default]
+    Tokens,
+    /// And anybody who is let in.
+    Anybody,
+}
+
+/// What decides.
+pub struct Rules {
+    /// The files that the user and the project have.
+    pub policy: Policy,
+    /// What is masked in everything that comes back.
+    pub redactor: Redactor,
+    /// Who reaches other servers at all.
+    pub open_to: OpenTo,
+}
+
+/// Whether something is there for somebody, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It is there.
+    Allowed,
+    /// The policy says no, by this rule.
+    Policy(Verdict),
+    /// The caller's grant does not name it.
+    Grant,
+    /// Callers of this sort are not let through.
+    Door,
+}
+
+impl Decision {
+    /// Whether it is there.
+    pub fn is_allowed(&self) -> bool {
+        *self == Self::Allowed
+    }
+}
+
+impl Rules {
+    /// Whether something is there for somebody. There is no other place where that is decided.
+    pub fn decide(&self, permit: &Permit, thing: Thing<'_>) -> Decision {
+        let verdict = self.policy.verdict(thing);
+        if !verdict.is_allowed() {
+            return Decision::Policy(verdict);
+        }
+        let open = match (permit.scope(), self.open_to) {
+            _ if permit.is_local() => true,
+            (Some(scope), _) => {
+                return if is_named(scope, thing) {
+                    Decision::Allowed
+                } else {
+                    Decision::Grant
+                };
+            }
+            (None, OpenTo::Anybody) => true,
+            (None, OpenTo::Tokens) => !permit.is_anonymous() && permit.access() == Access::Write,
+            (None, OpenTo::Granted) => false,
+        };
+        if open {
+            Decision::Allowed
+        } else {
+            Decision::Door
+        }
+    }
+
+    /// Whether somebody may start, stop and reload what others use, too.
+    pub fn may_operate(&self, permit: &Permit) -> bool {
+        let anybody = permit.is_anonymous() && self.open_to == OpenTo::Anybody;
+        anybody || permit.scope().is_none() && permit.access() == Access::Write
+    }
+}
+
+/// Whether a grant names it. Who was granted some tools of a server was not granted its resources and prompts.
+fn is_named(scope: &rung_auth::Scope, thing: Thing<'_>) -> bool {
+    let (server, tool) = match thing {
+        Thing::GatewayTool(_) => return !scope.servers.is_empty(),
+        Thing::Server(server) => (server, None),
+        Thing::Tool { server, tool } => (server, Some(tool)),
+        Thing::Resource { server, .. } | Thing::Prompt { server, .. } => (server, None),
+    };
+    let whole = matches!(thing, Thing::Resource { .. } | Thing::Prompt { .. });
+    scope.servers.iter().any(|of| {
+        let all = of.tools.is_empty();
+        let fits = |tool: &str| of.tools.iter().any(|pattern| pattern.fits(tool));
+        of.name == server && (all || !whole && tool.is_none_or(fits))
+    })
+}

@@ -1,0 +1,157 @@
+//! `gateway.catalog_search`: tools by what they do, whether their server runs or not.
+
+use std::sync::Arc;
+
+use rung_fault::Fault;
+use rung_tool::Reply;
+use serde::{Deserialize, Serialize};
+
+use super::{Asking, Definition, READS};
+use crate::policy::Thing;
+use crate::seen::{Known, Risk};
+use crate::server::Server;
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gateway.catalog_search",
+    title: "Search tools",
+    description: "Finds tools of all servers, running or not, by what they do. Gives compact cards, best first; go on with gateway.describe or gateway.invoke and a tool_id.",
+    hints: READS,
+    operates: false,
+    properties: r#"{
+        "query": {"type": "string", "description": "What it should do. All tools without."},
+        "filters": {"type": "object", "properties": {
+            "server": {"type": "string"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "risk_max": {"enum": ["low", "medium", "high"]}}, "additionalProperties": false},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+        "include_offline": {"type": "boolean"}}"#,
+    required: &[],
+    run: |asking| Box::pin(run(asking)),
+};
+
+#[derive(Deserialize)]
+struct Input {
+    #[serde(default)]
+    query: String,
+    #[serde(default)]
+    filters: Filters,
+    limit: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Filters {
+    server: Option<String>,
+    tags: Vec<String>,
+    risk_max: Option<Risk>,
+}
+
+#[derive(Serialize)]
+struct Output {
+    results: Vec<Card>,
+    /// How many match.
+    total: usize,
+    /// How many there are.
+    total_available: usize,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_seen_yet: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Card {
+    tool_id: String,
+    server: String,
+    tool_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    short_description: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<&'static str>,
+    availability: &'static str,
+    risk_hint: Risk,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_support: Option<String>,
+}
+
+type Tool = (Arc<Server>, Arc<Known>);
+
+/// Characters of a description on a card.
+const SHORT_CHARS: usize = 100;
+const LIMIT: usize = 20;
+
+async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
+    let input: Input = asking.read()?;
+    let (gateway, permit) = (asking.gateway, &asking.call.permit);
+    if let Some(name) = &input.filters.server {
+        gateway.server(permit, name)?;
+    }
+    let (state, shelf) = (gateway.state(), gateway.shelf());
+    let seen = |(server, known): &Tool| {
+        let (server, tool) = (&**server.name(), &*known.tool.name);
+        state.sees(permit, Thing::Tool { server, tool })
+    };
+    let wanted = |at: u32| {
+        let tool = shelf.tools.get(at as usize);
+        tool.is_some_and(|tool| input.filters.fit(tool) && seen(tool))
+    };
+    let limit = input.limit.unwrap_or(LIMIT);
+    let found = shelf.index.search(&input.query, wanted, limit);
+    let hits = found.hits.iter();
+    let hits = hits.filter_map(|hit| shelf.tools.get(hit.document as usize));
+    let results: Vec<Card> = hits.map(card).collect();
+    // What nobody has seen cannot be found: whoever searches has it looked at.
+    let unseen = gateway.unseen(permit);
+    let names = unseen.iter().map(|server| server.name().to_string());
+    let not_seen_yet: Vec<String> = names.collect();
+    gateway.look_at(unseen);
+    let hint = "these servers are being looked at for the first time: search again in a few seconds";
+    asking
+        .reply(Output {
+            truncated: found.total > results.len(),
+            total: found.total,
+            total_available: shelf.tools.iter().filter(|tool| seen(tool)).count(),
+            results,
+            hint: (!not_seen_yet.is_empty()).then_some(hint),
+            not_seen_yet,
+        })
+        .await
+}
+
+impl Filters {
+    fn fit(&self, (server, known): &Tool) -> bool {
+        let tagged =
+            |tag: &String| known.tags().contains(&tag.as_str()) || **tag == **server.name();
+        let server_fits = self.server.as_deref().is_none_or(|name| name == &**server.name());
+        server_fits
+            && self.risk_max.is_none_or(|most| known.risk <= most)
+            && self.tags.iter().all(tagged)
+    }
+}
+
+fn card((server, known): &Tool) -> Card {
+    let (server_name, tool_name) = (server.name(), &known.tool.name);
+    Card {
+        tool_id: format!("{server_name}::{tool_name}"),
+        server: server_name.to_string(),
+        tool_name: tool_name.to_string(),
+        title: known.title.clone().filter(|title| **title != **tool_name),
+        short_description: short(&known.description, SHORT_CHARS),
+        tags: known.tags(),
+        availability: if server.is_online() { "online" } else { "offline" },
+        risk_hint: known.risk,
+        task_support: known.tasks.clone(),
+    }
+}
+
+/// The beginning of a text, in one line, cut at a word.
+pub(super) fn short(text: &str, chars: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some((end, _)) = line.char_indices().nth(chars) else {
+        return line;
+    };
+    let space = line[..end].rfind(' ').filter(|at| *at > end / 2);
+    format!("{}…", &line[..space.unwrap_or(end)])
+}

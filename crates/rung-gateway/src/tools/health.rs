@@ -1,0 +1,192 @@
+//! `gateway.health`: what matters about the servers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use rung_fault::Fault;
+use rung_tool::Reply;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Asking, Definition, READS, iso};
+use crate::definition::{Sharing, Withheld};
+use crate::policy::Thing;
+use crate::server::{Server, Status};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gateway.health",
+    title: "Health of the servers",
+    description: "Servers that run or failed, and how many there are. all: every server; server: one in detail.",
+    hints: READS,
+    operates: false,
+    properties: r#"{"server": {"type": "string"}, "all": {"type": "boolean"}, "status": {"enum": ["online", "lazy", "error", "withheld"]}}"#,
+    required: &[],
+    run: |asking| Box::pin(run(asking)),
+};
+
+#[derive(Deserialize)]
+struct Input {
+    server: Option<String>,
+    #[serde(default)]
+    all: bool,
+    status: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Output {
+    revision_id: String,
+    servers: Vec<Row>,
+    counts: BTreeMap<&'static str, usize>,
+    last_refresh_ts: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_count: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_env_vars: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_step: Option<String>,
+    #[serde(flatten)]
+    detail: Option<Detail>,
+}
+
+/// What is told of a server that was asked for by name.
+#[derive(Serialize)]
+struct Detail {
+    startup_policy: &'static str,
+    startup_source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_path: Option<String>,
+    sharing: Sharing,
+    running: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_info: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_capabilities: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden_tools: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unusable_tools: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_at: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    last_stderr: String,
+}
+
+/// Bytes of a server's last words that are told.
+const WORDS_BYTES: usize = 2_000;
+
+async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
+    let input: Input = asking.read()?;
+    let (gateway, permit) = (asking.gateway, &asking.call.permit);
+    if let Some(name) = &input.server {
+        gateway.server(permit, name)?;
+    }
+    let state = gateway.state();
+    let seen: Vec<_> = state
+        .servers
+        .values()
+        .filter(|server| state.sees(permit, Thing::Server(server.name())))
+        .collect();
+    let mut counts = BTreeMap::new();
+    let mut servers = Vec::new();
+    for server in seen {
+        let status = server.status();
+        *counts.entry(status.name()).or_insert(0) += 1;
+        let telling = matches!(status, Status::Online | Status::Failed);
+        let wanted = match (&input.server, &input.status) {
+            (Some(name), _) => **name == **server.name(),
+            (None, Some(wanted)) => wanted == status.name(),
+            (None, None) => input.all || telling,
+        };
+        if wanted {
+            servers.push(row(&asking, server, status, input.server.is_some()));
+        }
+    }
+    let operator = state.rules.may_operate(permit);
+    let skipped = state.skipped.iter();
+    let skipped = skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
+    let problems = state.problems.iter().cloned().chain(skipped);
+    asking
+        .reply(Output {
+            revision_id: gateway.revision(),
+            servers,
+            counts,
+            last_refresh_ts: iso(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
+            problems: problems.filter(|_| operator && input.server.is_none()).collect(),
+        })
+        .await
+}
+
+fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row {
+    let state = asking.gateway.state();
+    let seen = server.seen();
+    let permit = &asking.call.permit;
+    let visible = seen.as_ref().map(|seen| state.tools_of(permit, server, seen).count());
+    let trouble = server.trouble().filter(|_| status == Status::Failed);
+    let withheld = server.definition.withheld.as_ref();
+    let missing = match withheld {
+        Some(Withheld::Missing(variables)) => variables.clone(),
+        _ => Vec::new(),
+    };
+    let unauthorized = trouble.as_ref().is_some_and(|trouble| trouble.unauthorized);
+    let agreement = server.agreement();
+    let name = server.name();
+    Row {
+        name: name.to_string(),
+        status: status.name(),
+        tool_count: visible,
+        protocol_version: agreement.map(|agreed| agreed.version.name().to_owned()),
+        error: trouble.as_ref().map(|trouble| trouble.why.clone()),
+        auth_state: (unauthorized || !missing.is_empty()).then_some("missing_auth"),
+        next_step: match withheld {
+            Some(Withheld::Untrusted) => Some(format!("rung gateway trust {name}")),
+            Some(Withheld::Missing(variables)) => Some(format!("set {}", variables.join(", "))),
+            Some(Withheld::Unusable(why)) => Some(format!("correct its entry: {why}")),
+            None if server.definition.edit_waits => {
+                Some(format!("an edit waits for approval: rung gateway trust {name}"))
+            }
+            None => None,
+        },
+        missing_env_vars: missing,
+        detail: whole.then(|| {
+            let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
+            let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());
+            let tokens = |seen: &crate::seen::Seen| {
+                seen.tools.iter().map(|known| u64::from(known.tokens)).sum()
+            };
+            let about = seen.as_ref().map(|seen| &seen.about);
+            Detail {
+                startup_policy: if server.definition.eager { "eager" } else { "lazy" },
+                startup_source: server.definition.origin,
+                source_path: server.definition.file.as_ref().map(|file| file.display().to_string()),
+                sharing: server.definition.sharing,
+                running: server.running(),
+                server_info: about.map(|about| about.server.clone()),
+                server_capabilities: about.map(|about| about.capabilities.clone()),
+                instructions: about.and_then(|about| about.instructions.clone()),
+                definition_tokens: seen.as_deref().map(tokens),
+                hidden_tools: visible.map(|visible| all - visible).filter(|hidden| *hidden > 0),
+                unusable_tools: dropped.map(|(tool, why)| format!("{tool}: {why}")).collect(),
+                failed_at: trouble.map(|trouble| iso(trouble.at_ms)),
+                last_stderr: rung_ladder::head(&server.last_words(), WORDS_BYTES).to_owned(),
+            }
+        }),
+    }
+}

@@ -1,0 +1,236 @@
+//! `gateway.invoke`: calls a tool.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use rung_fault::{Code, Fault};
+use rung_mcp::splice;
+use rung_tool::{Hints, Reply, arguments};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::tasks_get::Shown;
+use super::{Asking, Definition, no_arguments};
+use crate::answer::{Limits, dressed};
+use crate::invoke::{Order, Outcome};
+use crate::redact::Redactor;
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gateway.invoke",
+    title: "Call a tool",
+    description: "Calls a tool of any server, which is started if need be. A long result is kept whole: read on with rung.read and its handle.",
+    hints: Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: false,
+        open_world: true,
+    },
+    operates: false,
+    properties: r#"{
+        "tool_id": {"type": "string", "description": "server::tool"},
+        "arguments": {"type": "object", "description": "As gateway.describe says."},
+        "task": {"type": "object", "description": "Go on as a task, if the tool can; see gateway.tasks_get.", "properties": {
+            "enabled": {"type": "boolean", "default": true},
+            "metadata": {"type": "object"},
+            "ttl": {"type": "integer", "minimum": 1, "maximum": 9007199254740, "description": "seconds"},
+            "poll_interval": {"type": "number", "exclusiveMinimum": 0, "maximum": 9007199254740},
+            "requestor_context": {"type": "object"}}, "additionalProperties": false},
+        "options": {"type": "object", "properties": {
+            "timeout_ms": {"type": "integer", "minimum": 1000, "maximum": 300000, "default": 30000},
+            "max_output_chars": {"type": "integer", "minimum": 100, "maximum": 100000},
+            "redact_secrets": {"type": "boolean"}}, "additionalProperties": false},
+        "trace_context": {"type": "object", "properties": {
+            "traceparent": {"type": "string"}, "tracestate": {"type": "string"}, "baggage": {"type": "string"}}, "additionalProperties": false},
+        "_meta": {"type": "object"},
+        "run_correlation_id": {"type": "string", "minLength": 1, "maxLength": 128},
+        "seat_correlation_id": {"type": "string", "minLength": 1, "maxLength": 128},
+        "evidence_label_digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}"#,
+    required: &["tool_id"],
+    run: |asking| Box::pin(run(asking)),
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input<'a> {
+    #[serde(borrow)]
+    tool_id: Cow<'a, str>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    task: Option<TaskWish>,
+    options: Option<Options>,
+    trace_context: Option<serde_json::Map<String, Value>>,
+    #[serde(rename = "_meta", borrow)]
+    meta: Option<&'a RawValue>,
+    run_correlation_id: Option<String>,
+    seat_correlation_id: Option<String>,
+    evidence_label_digest: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskWish {
+    #[serde(default = "yes")]
+    enabled: bool,
+    metadata: Option<Value>,
+    ttl: Option<u64>,
+    poll_interval: Option<f64>,
+    requestor_context: Option<Value>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// How a result is wanted.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    timeout_ms: Option<u64>,
+    max_output_chars: Option<usize>,
+    #[serde(default)]
+    redact_secrets: bool,
+}
+
+const TIMEOUT_MS: u64 = 30_000;
+
+impl Options {
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS))
+    }
+
+    /// What of a reply is sent: no more than the policy, the caller's budget and the call itself allow.
+    pub(super) fn limits(&self, asking: &Asking<'_>) -> Limits {
+        let policy = asking.gateway.state().rules.policy.limits();
+        let most = asking.call.budget.max_bytes.min(policy.max_output_bytes);
+        Limits {
+            max_bytes: most.min(self.max_output_chars.unwrap_or(usize::MAX)),
+            max_tokens: policy.max_output_tokens,
+            count_tokens: asking.gateway.0.options.count_tokens,
+        }
+    }
+
+    /// What is masked, whatever the caller wants; and more, where they do.
+    pub(super) fn redactor(&self, asking: &Asking<'_>) -> Redactor {
+        let redactor = &asking.gateway.state().rules.redactor;
+        if self.redact_secrets {
+            redactor.with_built_in()
+        } else {
+            redactor.clone()
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        let time = self.timeout_ms.unwrap_or(TIMEOUT_MS);
+        let chars = self.max_output_chars.unwrap_or(100);
+        (1_000..=300_000).contains(&time) && (100..=100_000).contains(&chars)
+    }
+}
+
+impl<'a> Input<'a> {
+    /// Reads the arguments. Nearly all are right and need nobody to judge them; the schema says what is wrong with the others.
+    fn read(asking: &Asking<'a>) -> Result<Self, Fault> {
+        let read = serde_json::from_str::<Input<'a>>(asking.arguments.get());
+        let plain = |input: &Input<'_>| {
+            let correlated = [
+                &input.run_correlation_id,
+                &input.seat_correlation_id,
+                &input.evidence_label_digest,
+            ];
+            input.task.is_none()
+                && input.trace_context.is_none()
+                && input.meta.is_none()
+                && correlated.iter().all(|id| id.is_none())
+                && input.options.as_ref().is_none_or(Options::is_sound)
+                && input.arguments.is_none_or(|given| given.get().starts_with('{'))
+        };
+        match read {
+            Ok(input) if plain(&input) => Ok(input),
+            read => {
+                let wrong = |error: serde_json::Error| {
+                    Fault::new(Code::InvalidArguments, error.to_string())
+                };
+                let value: Value = serde_json::from_str(asking.arguments.get()).map_err(wrong)?;
+                arguments::check(asking.schema, &value)?;
+                read.map_err(wrong)
+            }
+        }
+    }
+
+    /// What goes along to the server: the caller's own, and how the call can be traced.
+    fn meta(&self) -> Option<String> {
+        let trace = self.trace_context.iter().flatten();
+        let ids = [
+            ("run_correlation_id", &self.run_correlation_id),
+            ("seat_correlation_id", &self.seat_correlation_id),
+            ("evidence_label_digest", &self.evidence_label_digest),
+        ];
+        let ids = ids.into_iter();
+        let ids = ids.filter_map(|(name, id)| Some((name, Value::from(id.as_deref()?))));
+        let task = self.task.as_ref();
+        let of_task = [
+            ("task_metadata", task.and_then(|task| task.metadata.clone())),
+            (
+                "requestor_context",
+                task.and_then(|task| task.requestor_context.clone()),
+            ),
+            (
+                "poll_interval",
+                task.and_then(|task| task.poll_interval).map(Value::from),
+            ),
+        ];
+        let of_task = of_task.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let own = ids.chain(of_task);
+        let mut meta = self.meta.map(|meta| meta.get().to_owned());
+        for (name, value) in trace {
+            let before = meta.as_deref().unwrap_or("{}");
+            meta = Some(splice::with(before, name, &value.to_string()));
+        }
+        for (name, value) in own {
+            let before = meta.as_deref().unwrap_or("{}");
+            let name = format!("rung/{name}");
+            meta = Some(splice::with(before, &name, &value.to_string()));
+        }
+        meta
+    }
+}
+
+async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
+    let input = Input::read(&asking)?;
+    let (gateway, call) = (asking.gateway, asking.call);
+    let (server, tool) = gateway.tool(call, &input.tool_id).await?;
+    let nothing;
+    let arguments = match input.arguments {
+        Some(arguments) => arguments,
+        None => {
+            nothing = no_arguments();
+            &nothing
+        }
+    };
+    let options = input.options.as_ref();
+    let default = Options::default();
+    let options = options.unwrap_or(&default);
+    let wish = input.task.as_ref().filter(|wish| wish.enabled);
+    let as_task = wish.filter(|_| tool.tasks.is_some());
+    let order = Order {
+        arguments,
+        meta: input.meta(),
+        timeout: options.timeout(),
+        as_task: as_task.map(|wish| wish.ttl.map(|seconds| seconds * 1_000)),
+        server,
+        tool,
+    };
+    let tool_id = format!("{}::{}", order.server.name(), order.tool.tool.name);
+    match gateway.invoke(call, &order).await? {
+        Outcome::Done(answer) => {
+            let (redactor, limits) = (options.redactor(&asking), options.limits(&asking));
+            let keep = gateway.0.keep.clone();
+            dressed(answer, &tool_id, &redactor, limits, call, keep).await
+        }
+        Outcome::Task(state) => {
+            let task = Shown::of(&state);
+            let said = serde_json::json!({"tool_id": tool_id, "ok": true, "task": task});
+            asking.reply(said).await
+        }
+    }
+}

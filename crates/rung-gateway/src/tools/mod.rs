@@ -1,0 +1,248 @@
+//! The `gateway.*` tools, one file each, in the order in which they are listed.
+
+mod cancel;
+mod catalog_search;
+mod connect_server;
+mod describe;
+mod disconnect_server;
+mod health;
+mod invoke;
+mod list_pending;
+mod refresh;
+mod restart_server;
+mod tasks_cancel;
+mod tasks_get;
+mod tasks_list;
+mod tasks_result;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Face, Fault};
+use rung_tool::{
+    Answer, Call, Card, Hints, Names, Pending, Reply, Schema, TaskUse, ToolSource, arguments,
+    unknown_tool,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::gateway::Gateway;
+use crate::policy::Thing;
+
+/// What a tool says of itself, and does.
+struct Definition {
+    name: &'static str,
+    title: &'static str,
+    description: &'static str,
+    hints: Hints,
+    /// Whether it starts or stops what others use, too.
+    operates: bool,
+    /// What it takes: the properties of its schema, as JSON.
+    properties: &'static str,
+    required: &'static [&'static str],
+    run: for<'a> fn(Asking<'a>) -> Pending<'a, Result<Reply, Fault>>,
+}
+
+/// A call of one of the tools.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    gateway: &'a Gateway,
+    call: &'a Call,
+    schema: &'a Schema,
+    arguments: &'a RawValue,
+}
+
+const ALL: [&Definition; 14] = [
+    &catalog_search::DEFINITION,
+    &describe::DEFINITION,
+    &invoke::DEFINITION,
+    &refresh::DEFINITION,
+    &health::DEFINITION,
+    &connect_server::DEFINITION,
+    &disconnect_server::DEFINITION,
+    &restart_server::DEFINITION,
+    &list_pending::DEFINITION,
+    &cancel::DEFINITION,
+    &tasks_list::DEFINITION,
+    &tasks_get::DEFINITION,
+    &tasks_result::DEFINITION,
+    &tasks_cancel::DEFINITION,
+];
+
+/// It reads what we know.
+const READS: Hints = Hints::READ;
+/// It starts or stops something, and can be done again.
+const OPERATES: Hints = Hints {
+    read_only: false,
+    destructive: false,
+    idempotent: true,
+    open_world: true,
+};
+
+/// The `gateway.*` tools, as a source.
+pub struct Tools {
+    gateway: Gateway,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    card: Card,
+    schema: Schema,
+    definition: &'static Definition,
+}
+
+impl Tools {
+    /// The tools of a gateway.
+    pub fn new(gateway: Gateway) -> Result<Self, Fault> {
+        let entry = |definition: &'static Definition| {
+            let properties: Value =
+                serde_json::from_str(definition.properties).map_err(|error| {
+                    Fault::new(Code::Internal, format!("{}: {error}", definition.name))
+                })?;
+            let mut schema = json!({"type": "object", "properties": properties});
+            if !definition.required.is_empty() {
+                schema["required"] = definition.required.into();
+            }
+            schema["additionalProperties"] = false.into();
+            Ok(Entry {
+                schema: Schema::compile(&schema)?,
+                card: Card {
+                    name: definition.name.into(),
+                    title: definition.title.into(),
+                    description: definition.description.into(),
+                    icon: None,
+                    input_schema: Arc::new(schema),
+                    output_schema: None,
+                    hints: definition.hints,
+                    access: Access::Read,
+                    tasks: TaskUse::Never,
+                    listed: None,
+                },
+                definition,
+            })
+        };
+        let entries: Result<Vec<Entry>, Fault> = ALL.into_iter().map(entry).collect();
+        Ok(Self {
+            gateway,
+            entries: entries?,
+        })
+    }
+
+    /// The one place where it is decided whether a tool of ours is there for a permit.
+    fn is_granted(&self, entry: &Entry, permit: &Permit) -> bool {
+        let state = self.gateway.state();
+        let name = entry.definition.name;
+        let operates = entry.definition.operates;
+        state.sees(permit, Thing::GatewayTool(name))
+            && (!operates || state.rules.may_operate(permit))
+    }
+
+    fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
+        let mut named = self.entries.iter().filter(|entry| &*entry.card.name == name);
+        let found = named.next().filter(|entry| self.is_granted(entry, permit));
+        found.ok_or_else(|| {
+            let granted = self.entries.iter();
+            let granted = granted.filter(|entry| self.is_granted(entry, permit));
+            unknown_tool(name, granted.map(|entry| &*entry.card.name))
+        })
+    }
+
+    async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
+        let entry = self.find(&call.permit, name)?;
+        let nothing;
+        let asking = Asking {
+            gateway: &self.gateway,
+            call,
+            schema: &entry.schema,
+            // A client that has nothing to say may send null.
+            arguments: if arguments.get() == "null" {
+                nothing = no_arguments();
+                &nothing
+            } else {
+                arguments
+            },
+        };
+        (entry.definition.run)(asking).await
+    }
+}
+
+fn no_arguments() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
+}
+
+impl Asking<'_> {
+    /// The arguments, once the schema has accepted them.
+    fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        let wrong =
+            |error: serde_json::Error| Fault::new(Code::InvalidArguments, error.to_string());
+        let value: Value = serde_json::from_str(self.arguments.get()).map_err(wrong)?;
+        arguments::check(self.schema, &value)?;
+        serde_json::from_value(value).map_err(wrong)
+    }
+
+    /// The reply that says this.
+    async fn reply(&self, facts: impl Serialize) -> Result<Reply, Fault> {
+        let facts = serde_json::to_value(facts)
+            .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+        Reply::of(Answer::from(facts), self.call, self.gateway.0.keep.clone()).await
+    }
+}
+
+impl ToolSource for Tools {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+        let entries = self.entries.iter();
+        let granted = entries.filter(|entry| self.is_granted(entry, permit));
+        let cards = granted.map(|entry| entry.card.clone()).collect();
+        Box::pin(std::future::ready(Ok(cards)))
+    }
+
+    fn describe<'a>(
+        &'a self,
+        permit: &'a Permit,
+        name: &'a str,
+    ) -> Pending<'a, Result<Card, Fault>> {
+        let card = self.find(permit, name).map(|entry| entry.card.clone());
+        Box::pin(std::future::ready(card))
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> Pending<'a, Reply> {
+        Box::pin(async move {
+            match self.answer(call, name, arguments).await {
+                Ok(reply) => reply,
+                Err(fault) => Reply::failed(&named(fault, call.names), Face::Rung, call),
+            }
+        })
+    }
+}
+
+/// A fault whose hint has the names that the caller knows tools by.
+pub(crate) fn named(fault: Fault, names: Names) -> Fault {
+    if names == Names::Dotted {
+        return fault;
+    }
+    match fault.hint().map(|hint| hint.replace("gateway.", "gateway_")) {
+        Some(hint) => fault.with_hint(hint),
+        None => fault,
+    }
+}
+
+/// Milliseconds since 1970 as people write a time.
+fn iso(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or_default();
+    jiff::Timestamp::from_millisecond(ms)
+        .unwrap_or_default()
+        .to_string()
+}
+
+/// Seconds, to a tenth.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
+}

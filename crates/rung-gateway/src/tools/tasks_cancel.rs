@@ -1,0 +1,48 @@
+//! `gateway.tasks_cancel`: ends a task of the caller's at its server.
+
+use rung_fault::{Code, Fault};
+use rung_mcp::connect::How;
+use rung_tool::{Hints, Reply};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::tasks_get::{Shown, find, look};
+use super::{Asking, Definition};
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gateway.tasks_cancel",
+    title: "Cancel a task",
+    description: "Ends one of your tasks.",
+    hints: Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+        open_world: true,
+    },
+    operates: false,
+    properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"}, "force": {"type": "boolean"}, "requestor_context": {"type": "object"}}"#,
+    required: &["server_name", "task_id"],
+    run: |asking| Box::pin(run(asking)),
+};
+
+#[derive(Deserialize)]
+struct Input {
+    server_name: String,
+    task_id: String,
+}
+
+async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
+    let input: Input = asking.read()?;
+    let task = find(&asking, &input.server_name, &input.task_id)?;
+    if !task.is_active() {
+        let why = format!("{} is over", task.id);
+        return Err(Fault::new(Code::NotFound, why).with_hint("gateway.tasks_result has its result"));
+    }
+    let connection = &task.instance.connection;
+    let cancelled = connection.cancel_task(&task.id, How::default()).await;
+    cancelled.map_err(|error| task.server.fault(error))?;
+    let state = look(&asking, &task).await?;
+    asking
+        .reply(json!({"ok": true, "status": "cancelled", "task": Shown::of(&state)}))
+        .await
+}

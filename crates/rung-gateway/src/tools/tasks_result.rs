@@ -1,0 +1,56 @@
+//! `gateway.tasks_result`: what a task gave, once it is over.
+
+use rung_fault::Fault;
+use rung_mcp::connect::How;
+use rung_tool::Reply;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::invoke::Options;
+use super::tasks_get::{find, look};
+use super::{Asking, Definition, READS};
+use crate::answer::dressed;
+
+pub(super) const DEFINITION: Definition = Definition {
+    name: "gateway.tasks_result",
+    title: "Get a task's result",
+    description: "What one of your tasks gave, as gateway.invoke would; waits for its end.",
+    hints: READS,
+    operates: false,
+    properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"},
+        "options": {"type": "object", "properties": {
+            "timeout_ms": {"type": "integer", "minimum": 1000, "maximum": 300000},
+            "max_output_chars": {"type": "integer", "minimum": 100, "maximum": 100000},
+            "redact_secrets": {"type": "boolean"}}, "additionalProperties": false},
+        "requestor_context": {"type": "object"}}"#,
+    required: &["server_name", "task_id"],
+    run: |asking| Box::pin(run(asking)),
+};
+
+#[derive(Deserialize)]
+struct Input {
+    server_name: String,
+    task_id: String,
+    #[serde(default)]
+    options: Options,
+}
+
+async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
+    let input: Input = asking.read()?;
+    let task = find(&asking, &input.server_name, &input.task_id)?;
+    let how = How {
+        deadline: Some(Instant::now() + input.options.timeout()),
+        delegate: Some(std::sync::Arc::new(rung_mcp::ForPeer::new(
+            asking.call.peer.clone(),
+        ))),
+        ..How::default()
+    };
+    let connection = &task.instance.connection;
+    let answer = connection.task_result(&task.id, how).await;
+    let answer = answer.map_err(|error| task.server.fault(error))?;
+    // What is told of it from now on is how it ended.
+    let _known_or_not = look(&asking, &task).await;
+    let (redactor, limits) = (input.options.redactor(&asking), input.options.limits(&asking));
+    let keep = asking.gateway.0.keep.clone();
+    dressed(answer, &task.tool_id, &redactor, limits, asking.call, keep).await
+}

@@ -1,0 +1,82 @@
+//! What somebody has under way, and how all of it is ended: theirs alone.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rung_mcp::connect::How;
+
+use crate::calls::{Begun, Owner};
+use crate::gateway::Gateway;
+use crate::tasks::Task;
+
+/// Calls and tasks under way.
+pub(crate) struct Work {
+    calls: Vec<Arc<Begun>>,
+    tasks: Vec<Task>,
+}
+
+/// How much of it was ended.
+pub(crate) struct Ended {
+    pub(crate) calls: usize,
+    pub(crate) tasks: usize,
+    /// Of the tasks, those whose server took notice.
+    pub(crate) tasks_ended: usize,
+}
+
+impl Work {
+    /// What somebody has under way, at one server or at all.
+    pub(crate) fn of(gateway: &Gateway, owner: &Owner, server: Option<&str>) -> Self {
+        let here = |name: &str| server.is_none_or(|server| server == name);
+        let calls = &gateway.0.calls;
+        let tasks = &gateway.0.tasks;
+        Self {
+            calls: calls.list(|call| call.owner == *owner && here(&call.server)),
+            tasks: tasks.list(|task| {
+                task.owner == *owner && here(task.server.name()) && task.is_active()
+            }),
+        }
+    }
+
+    /// How much others have under way at a server. More than that, nobody is told.
+    pub(crate) fn of_others(gateway: &Gateway, owner: &Owner, server: &str) -> usize {
+        let calls = gateway.0.calls.list(|call| call.owner != *owner && *call.server == *server);
+        let tasks = gateway.0.tasks.list(|task| {
+            task.owner != *owner && **task.server.name() == *server && task.is_active()
+        });
+        calls.len() + tasks.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.tasks.is_empty()
+    }
+
+    /// Ends it.
+    pub(crate) async fn end(self, gateway: &Gateway) -> Ended {
+        for call in &self.calls {
+            call.end();
+        }
+        let mut tasks_ended = 0;
+        for task in &self.tasks {
+            let connection = &task.instance.connection;
+            let cancelled = connection.cancel_task(&task.id, How::default()).await;
+            tasks_ended += usize::from(cancelled.is_ok());
+            gateway.0.tasks.remove(task);
+        }
+        Ended {
+            calls: self.calls.len(),
+            tasks: self.tasks.len(),
+            tasks_ended,
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (calls, tasks) = (self.calls.len(), self.tasks.len());
+        match (calls, tasks) {
+            (calls, 0) => write!(f, "{calls} call(s)"),
+            (0, tasks) => write!(f, "{tasks} task(s)"),
+            (calls, tasks) => write!(f, "{calls} call(s) and {tasks} task(s)"),
+        }
+    }
+}
