@@ -6,8 +6,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rung_mcp::connect::{Begun, Error, How};
+use rung_tool::Call;
+use serde::Deserialize;
 
 use crate::calls::Owner;
+use crate::gateway::Gateway;
+use crate::invoke::{Order, Outcome};
 use crate::server::{InUse, Server};
 
 /// Tasks that are remembered, in all and of one server.
@@ -102,5 +107,44 @@ impl Tasks {
             };
             task.begun_ms > over_ms && !gone
         });
+    }
+}
+
+impl Gateway {
+    /// Calls a tool that is to go on as a task, and notes whose it is.
+    pub(crate) async fn begin_task(
+        &self,
+        call: &Call,
+        order: &Order<'_>,
+        instance: InUse,
+        ttl_ms: Option<u64>,
+        how: How,
+    ) -> Result<Outcome, Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Named {
+            task_id: String,
+        }
+        let tool = &order.tool.tool;
+        let connection = &instance.connection;
+        let begun = connection.begin_task(tool, order.arguments, how, ttl_ms).await?;
+        let state = match begun {
+            Begun::Done(answer) => return Ok(Outcome::Done(answer)),
+            Begun::Task(state) => state,
+        };
+        let named: Named = serde_json::from_str(state.get()).map_err(|error| Error::Unusable {
+            server: order.server.name().clone(),
+            why: format!("its task has no id: {error}"),
+        })?;
+        self.0.tasks.add(Task {
+            id: named.task_id,
+            server: order.server.clone(),
+            instance: Arc::new(instance),
+            owner: Owner::of(call),
+            tool_id: format!("{}::{}", order.server.name(), tool.name),
+            begun_ms: crate::now_ms(),
+            state: state.get().into(),
+        });
+        Ok(Outcome::Task(state))
     }
 }

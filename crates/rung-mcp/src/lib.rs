@@ -27,7 +27,7 @@ mod version;
 
 pub use client::Capabilities;
 pub use envelope::{Id, MAX_MESSAGE_BYTES, Malformed, Message};
-pub use remote::Remote;
+pub use remote::{ForPeer, Remote};
 pub use seal::SealKey;
 pub use server::{Offer, Server};
 pub use tasks::TaskStore;

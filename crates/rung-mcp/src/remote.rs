@@ -290,9 +290,17 @@ impl ToolSource for Remote {
 }
 
 /// Whoever called, as the server's counterpart.
-struct ForPeer {
+pub struct ForPeer {
     peer: Arc<dyn Peer>,
     may_ask: bool,
+}
+
+impl ForPeer {
+    /// For whoever called.
+    pub fn new(peer: Arc<dyn Peer>) -> Self {
+        let may_ask = peer.holds();
+        Self { peer, may_ask }
+    }
 }
 
 impl Delegate for ForPeer {
