@@ -18,6 +18,7 @@ use crate::metrics::{Metrics, Timed};
 use crate::refusal::{Refusal, Result};
 use crate::seal::SealKey;
 use crate::session::Session;
+use crate::splice;
 use crate::tasks::{NoTasks, TaskStore, Tasks};
 use crate::version::Version;
 
@@ -73,7 +74,7 @@ pub(crate) struct Inner {
 pub(crate) enum Body {
     /// As it is.
     Complete(Vec<u8>),
-    /// With how long it may be kept. A list is somebody's: never another's.
+    /// With how long it may be kept.
     Cacheable(Vec<u8>),
     /// Of its own kind.
     Kind(&'static str, Vec<u8>),
@@ -96,6 +97,8 @@ pub(crate) struct Request<'a> {
 /// The answer, while it is being made. It owns all it needs.
 pub(crate) type Answering = std::pin::Pin<Box<dyn Future<Output = Answer> + Send>>;
 
+/// A list is somebody's: never another's.
+const PRIVATE: &str = "\"cacheScope\":\"private\"";
 /// Milliseconds for which a list may be kept. It can change at any time, and changes are cheap to ask for.
 const TTL_MS: u32 = 0;
 
@@ -361,26 +364,47 @@ pub(crate) fn refused(id: Option<&Id>, refusal: &Refusal) -> Answer {
 
 /// A modern result says of what kind it is, who says it, and how long it may be kept.
 fn dressed(modern: &str, body: Body) -> Vec<u8> {
-    let (kind, caching, result) = match body {
+    let (kind, caching, mut result) = match body {
         Body::Complete(result) => ("complete", false, result),
         Body::Cacheable(result) => ("complete", true, result),
         Body::Kind(kind, result) => (kind, false, result),
     };
+    // What another server gave may use the word for something of its own.
+    let kind = format!("\"{kind}\"");
+    if let Some(own) = own(&result, "resultType")
+        && own.get() != kind
+    {
+        let text = String::from_utf8_lossy(&result);
+        result = splice::with(&text, "resultType", &kind).into_bytes();
+    }
+    let ttl = format!("\"ttlMs\":{TTL_MS}");
+    let said = [
+        ("resultType", &*format!("\"resultType\":{kind}")),
+        ("ttlMs", if caching { &ttl } else { "" }),
+        ("cacheScope", if caching { PRIVATE } else { "" }),
+        ("_meta", modern),
+    ];
     let mut out = Vec::with_capacity(result.len() + modern.len() + 80);
-    out.extend_from_slice(b"{\"resultType\":\"");
-    out.extend_from_slice(kind.as_bytes());
-    out.push(b'"');
-    if caching {
-        out.extend_from_slice(format!(",\"ttlMs\":{TTL_MS},\"cacheScope\":\"private\"").as_bytes());
-    }
+    out.push(b'{');
     // A result that has its own says it there.
-    if !result.starts_with(b"{\"_meta\":") {
+    let said = said
+        .iter()
+        .filter(|(name, said)| !said.is_empty() && own(&result, name).is_none());
+    for (_, said) in said {
+        out.extend_from_slice(said.as_bytes());
         out.push(b',');
-        out.extend_from_slice(modern.as_bytes());
     }
-    if result != b"{}" {
-        out.push(b',');
+    let rest = &result[1..];
+    if rest.trim_ascii_start() == b"}" && out.len() > 1 {
+        out.pop();
     }
-    out.extend_from_slice(&result[1..]);
+    out.extend_from_slice(rest);
     out
+}
+
+/// A member of a result that is not ours to say, where the result says it.
+fn own<'r>(result: &'r [u8], name: &str) -> Option<&'r RawValue> {
+    // Nearly none does, and that can be told at a glance.
+    memchr::memmem::find(result, name.as_bytes())?;
+    splice::member(std::str::from_utf8(result).ok()?, name)
 }

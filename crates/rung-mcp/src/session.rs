@@ -1,24 +1,27 @@
 //! A conversation of the legacy era: what `initialize` agreed on, and what has been said since. And, of either era,
 //! the requests of one connection that have no answer yet.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
-use rung_tool::{Change, Conversation, Level};
+use rung_fault::Fault;
+use rung_tool::{Change, Conversation, Level, Pending, ResourceSource, Watcher};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::client::Capabilities;
+use crate::client::{Capabilities, Client};
 use crate::envelope::Id;
 use crate::methods::change_message;
 use crate::refusal::{Refusal, Result};
+use crate::server::Server;
 use crate::version::Version;
 
 /// Addresses that one session may listen to.
@@ -56,7 +59,7 @@ pub(crate) struct Session {
     pub(crate) conversation: Conversation,
     ready: AtomicBool,
     log_level: Mutex<Level>,
-    subscriptions: Mutex<HashSet<String>>,
+    subscriptions: Mutex<HashMap<String, Watch>>,
     /// What we asked and have no answer to; `None` once nobody will answer any more.
     asked: Mutex<Option<HashMap<Id, oneshot::Sender<Answered>>>>,
     next_ask: AtomicU64,
@@ -98,26 +101,32 @@ impl Session {
         *self.log_level.lock() = level;
     }
 
-    pub(crate) fn subscribe(&self, uri: String) -> Result<()> {
+    /// Listens to a resource. What is yet to be done for it, if it is not listened to already.
+    pub(crate) fn subscribe(&self, mut watch: Watch) -> Result<Option<Watching>> {
         let mut subscriptions = self.subscriptions.lock();
-        if subscriptions.len() >= MAX_SUBSCRIPTIONS && !subscriptions.contains(&uri) {
+        if subscriptions.contains_key(&watch.uri) {
+            return Ok(None);
+        }
+        if subscriptions.len() >= MAX_SUBSCRIPTIONS {
             let why = format!("a session listens to {MAX_SUBSCRIPTIONS} resources at most");
             return Err(Refusal::params(why));
         }
-        subscriptions.insert(uri);
-        Ok(())
+        let beginning = watch.begin();
+        subscriptions.insert(watch.uri.clone(), watch);
+        Ok(Some(beginning))
     }
 
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        self.subscriptions.lock().remove(uri);
+        // Its end is told without the lock.
+        let _ended = self.subscriptions.lock().remove(uri);
     }
 
     /// What this client is told of a change: of lists always, of a resource where it asked.
     pub(crate) fn told(&self, change: &Change) -> Vec<Vec<u8>> {
         let subscriptions = self.subscriptions.lock();
-        let each = change.told_of(subscriptions.iter());
+        let each = change.told_of(subscriptions.keys());
         let wanted = each.into_iter().filter(|change| match change {
-            Change::Resource(uri) => subscriptions.contains(uri),
+            Change::Resource(uri) => subscriptions.contains_key(uri),
             _ => true,
         });
         wanted.map(|change| change_message(&change, None)).collect()
@@ -157,6 +166,7 @@ impl Session {
     pub(crate) fn hang_up(&self) {
         *self.asked.lock() = None;
         self.conversation.end();
+        let _ended = std::mem::take(&mut *self.subscriptions.lock());
     }
 }
 
@@ -164,6 +174,66 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.conversation.end();
+    }
+}
+
+/// Somebody's interest in a resource, told to where resources come from. Dropped after it was begun, it is told that it
+/// has ended.
+pub(crate) struct Watch {
+    resources: Arc<dyn ResourceSource>,
+    watcher: Watcher,
+    uri: String,
+    begun: bool,
+    runtime: Handle,
+}
+
+/// What is yet to be done before a resource is listened to.
+pub(crate) type Watching = Pending<'static, Result<(), Fault>>;
+
+impl Watch {
+    /// The interest of `client`, once it was begun.
+    pub(crate) fn new(server: &Server, client: &Client, uri: String) -> Self {
+        Self {
+            resources: server.0.offer.resources.clone(),
+            watcher: Watcher {
+                permit: client.permit.clone(),
+                conversation: client.conversation.clone(),
+            },
+            uri,
+            begun: false,
+            runtime: Handle::current(),
+        }
+    }
+
+    pub(crate) fn begin(&mut self) -> Watching {
+        self.begun = true;
+        self.tell(true)
+    }
+
+    fn tell(&self, on: bool) -> Watching {
+        let (resources, watcher) = (self.resources.clone(), self.watcher.clone());
+        let uri = self.uri.clone();
+        Box::pin(async move { resources.watch(&watcher, &uri, on).await })
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Watch({})", self.uri)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.begun {
+            return;
+        }
+        let ending = self.tell(false);
+        self.runtime.spawn(async move {
+            if let Err(fault) = ending.await {
+                tracing::debug!(%fault, "that nobody listens any more could not be told");
+            }
+        });
     }
 }
 

@@ -30,10 +30,12 @@ pub use conversation::{Conversation, WeakConversation};
 pub use error::{Error, Result};
 pub use names::{Names, Plain};
 pub use peer::{Answers, Ask, Level, Nobody, Peer, Progress, Question, cannot};
-pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, Role};
-pub use relay::{Given, LongResult};
+pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, Prompts, Role};
+pub use relay::{Given, LongResult, Served};
 pub use reply::{Answer, Block, Keep, Link, Rendering, Reply, written};
-pub use resource::{Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard};
+pub use resource::{
+    Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard, Watcher,
+};
 pub use schema::Schema;
 pub use source::{Call, Pending, Sources, ToolSource, unknown_tool};
 pub use tool::Tool;

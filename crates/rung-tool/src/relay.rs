@@ -7,14 +7,16 @@ use std::io::Read;
 use std::sync::Arc;
 
 use rung_fault::Fault;
-use rung_ladder::{Budget, Handle, Path, head, json_string_bytes};
+use rung_ladder::{Budget, Handle, Measure, Path, head, json_bytes, json_string_bytes};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::prompt::{Message, Prompt, Role};
 use crate::reply::{
     Block, Keep, Link, READ_TOOL, Reply, TEXT_BYTES, blocks, cut, kept, too_small, written,
 };
+use crate::resource::Contents;
 use crate::source::Call;
 
 /// A result as another server gave it.
@@ -37,45 +39,222 @@ pub struct LongResult {
     pub body: Box<dyn Read + Send>,
 }
 
+/// What is read, filled in or completed: of ours, or as another server gave it.
+#[derive(Debug)]
+pub enum Served<T> {
+    /// Of ours.
+    Ours(T),
+    /// The whole result of another server, to be passed on byte for byte. It fits.
+    Relayed(Box<RawValue>),
+}
+
+impl<T> From<T> for Served<T> {
+    fn from(ours: T) -> Self {
+        Self::Ours(ours)
+    }
+}
+
+/// A result on its way through, once it is known whether it fits.
+enum Fitted {
+    /// It does.
+    Whole(Box<RawValue>),
+    /// It does not, and is kept.
+    Kept { result: Kept, handle: Handle },
+}
+
+/// What is still at hand of a result that was kept.
+enum Kept {
+    /// All of it.
+    All(Value),
+    /// How it begins, in words, and whether it says that the call failed.
+    Head(String, bool),
+}
+
+/// Keeps what does not fit.
+async fn fitted(given: Given, call: &Call, keep: Arc<dyn Keep>) -> Result<Fitted, Fault> {
+    let (result, handle) = match given {
+        Given::Here(raw) if raw.get().len() <= call.budget.max_bytes => {
+            return Ok(Fitted::Whole(raw));
+        }
+        Given::Here(raw) => {
+            let result = serde_json::from_str(raw.get()).unwrap_or_default();
+            let body = std::io::Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
+            (Kept::All(result), kept(call, keep, body).await?)
+        }
+        Given::Long(long) => {
+            let handle = kept(call, keep, long.body).await?;
+            let text = format!(
+                "{} bytes of JSON, beginning with\n{}",
+                long.bytes, long.head
+            );
+            (Kept::Head(text, long.is_error), handle)
+        }
+    };
+    Ok(Fitted::Kept { result, handle })
+}
+
 impl Reply {
     /// The reply that passes a result on.
     pub async fn relay(given: Given, call: &Call, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
-        match given {
-            Given::Here(raw) if raw.get().len() <= call.budget.max_bytes => Ok(Self {
+        match fitted(given, call, keep).await? {
+            Fitted::Whole(raw) => Ok(Self {
                 is_error: is_error(&raw),
                 relayed: Some(raw),
                 ..Self::of_blocks(Vec::new())
             }),
-            Given::Here(raw) => {
-                let result: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-                let is_error = is_error(&raw);
-                let body = std::io::Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
-                let handle = kept(call, keep, body).await?;
-                in_part(&Preview::of(&result, is_error), call, &handle)
-            }
-            Given::Long(long) => {
-                let handle = kept(call, keep, long.body).await?;
-                let preview = Preview {
-                    text: format!(
-                        "{} bytes of JSON, beginning with\n{}",
-                        long.bytes, long.head
-                    ),
-                    path: None,
-                    structured: None,
-                    is_error: long.is_error,
+            Fitted::Kept { result, handle } => {
+                let preview = match &result {
+                    Kept::All(result) => Preview::of(result),
+                    Kept::Head(text, is_error) => Preview {
+                        shown: Excerpt::of_head(text),
+                        structured: None,
+                        is_error: *is_error,
+                    },
                 };
                 in_part(&preview, call, &handle)
             }
         }
     }
-}
 
-impl Reply {
     /// As much as fits of a result that is kept under `handle`.
     pub fn preview(result: &RawValue, handle: &Handle, call: &Call) -> Result<Self, Fault> {
-        let is_error = is_error(result);
         let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
-        in_part(&Preview::of(&result, is_error), call, handle)
+        in_part(&Preview::of(&result), call, handle)
+    }
+}
+
+impl Served<Vec<Contents>> {
+    /// What was read at `uri` passes on. What does not fit is kept, and shown in part as one content.
+    pub async fn relay(
+        given: Given,
+        uri: &str,
+        call: &Call,
+        keep: Arc<dyn Keep>,
+    ) -> Result<Self, Fault> {
+        let (result, handle) = match fitted(given, call, keep).await? {
+            Fitted::Whole(raw) => return Ok(Self::Relayed(raw)),
+            Fitted::Kept { result, handle } => (result, handle),
+        };
+        let (excerpt, mime_type) = match &result {
+            Kept::All(result) => {
+                let excerpt =
+                    Excerpt::of(&result["contents"], "contents", "text", |one| &one["text"]);
+                let first = excerpt.first.map(|at| &result["contents"][at]["mimeType"]);
+                let mime_type = first.and_then(Value::as_str).map(str::to_owned);
+                (excerpt, mime_type)
+            }
+            Kept::Head(text, _) => (Excerpt::of_head(text), None),
+        };
+        let mut contents = vec![Contents {
+            uri: uri.to_owned(),
+            mime_type,
+            text: Some(String::new()),
+            meta: Some(excerpt.meta(call, &handle)),
+            ..Contents::default()
+        }];
+        let around_bytes = json_bytes(&json!({"contents": contents}), Measure::Bare);
+        contents[0].text = Some(excerpt.within(around_bytes, call, &handle)?);
+        Ok(Self::Ours(contents))
+    }
+}
+
+impl Served<Prompt> {
+    /// A prompt that was filled in passes on. What does not fit is kept, and shown in part as one message.
+    pub async fn relay(given: Given, call: &Call, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
+        let (result, handle) = match fitted(given, call, keep).await? {
+            Fitted::Whole(raw) => return Ok(Self::Relayed(raw)),
+            Fitted::Kept { result, handle } => (result, handle),
+        };
+        let excerpt = match &result {
+            Kept::All(result) => {
+                Excerpt::of(&result["messages"], "messages", "content.text", |one| {
+                    &one["content"]["text"]
+                })
+            }
+            Kept::Head(text, _) => Excerpt::of_head(text),
+        };
+        let message = |text| Message {
+            role: Role::User,
+            content: Block::Text { text },
+        };
+        let mut prompt = Prompt {
+            meta: Some(excerpt.meta(call, &handle)),
+            description: None,
+            messages: vec![message(String::new())],
+        };
+        let around_bytes = json_bytes(&prompt, Measure::Bare);
+        prompt.messages = vec![message(excerpt.within(around_bytes, call, &handle)?)];
+        Ok(Self::Ours(prompt))
+    }
+}
+
+/// The texts of a result that does not fit, as one.
+struct Excerpt {
+    text: String,
+    /// Which item of the result the first of them is in.
+    first: Option<usize>,
+    /// Where the first of them stands in what is kept.
+    path: Option<String>,
+}
+
+impl Excerpt {
+    /// The texts of a list's items. The list stands at `list` in what is kept, and a text at `at` in its item.
+    fn of<'v>(items: &'v Value, list: &str, at: &str, text: fn(&'v Value) -> &'v Value) -> Self {
+        let items = items.as_array().map_or(&[][..], Vec::as_slice);
+        let texts = items.iter().enumerate();
+        let mut texts = texts.filter_map(|(index, item)| Some((index, text(item).as_str()?)));
+        let first = texts.next();
+        let rest = texts.map(|(_, text)| format!("\n{text}"));
+        let mut text = first.map_or("", |(_, text)| text).to_owned();
+        text.extend(rest);
+        Self {
+            text,
+            first: first.map(|(index, _)| index),
+            path: first.map(|(index, _)| format!("{list}[{index}].{at}")),
+        }
+    }
+
+    fn of_head(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            first: None,
+            path: None,
+        }
+    }
+
+    /// What was cut, and the next call.
+    fn meta(&self, call: &Call, handle: &Handle) -> Value {
+        let mut arguments = json!({"handle": handle.to_string()});
+        if let Some(path) = &self.path {
+            arguments["path"] = path.as_str().into();
+        }
+        let next = json!({"tool": call.names.show(READ_TOOL), "arguments": arguments});
+        json!({"truncated": true, "handle": handle.to_string(), "next": next})
+    }
+
+    /// The way to the whole, in words.
+    fn note(&self, call: &Call, handle: &Handle) -> String {
+        let read = call.names.show(READ_TOOL);
+        let mut note = format!(
+            "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}"
+        );
+        if let Some(path) = &self.path {
+            note.push_str(&format!(
+                ", or a part of it with a \"path\" as well, such as {path:?}"
+            ));
+        }
+        note.push_str(".\n");
+        note
+    }
+
+    /// The note and as much of the text as fits beside so many bytes.
+    fn within(&self, around_bytes: usize, call: &Call, handle: &Handle) -> Result<String, Fault> {
+        let note = self.note(call, handle);
+        let room = call.budget.max_bytes.checked_sub(around_bytes);
+        // The quotes of a text are around it already, and measured once more with the note: room to spare.
+        let room = room.and_then(|room| room.checked_sub(json_string_bytes(&note)));
+        let room = room.ok_or_else(|| too_small(call, handle))?;
+        Ok(note + head(&self.text, room))
     }
 }
 
@@ -99,27 +278,22 @@ fn is_error(raw: &RawValue) -> bool {
 
 /// What can be shown of a result that does not fit.
 struct Preview<'r> {
-    text: String,
-    /// Where the text stands in what is kept.
-    path: Option<String>,
+    shown: Excerpt,
     structured: Option<&'r Value>,
     is_error: bool,
 }
 
 impl<'r> Preview<'r> {
-    fn of(result: &'r Value, is_error: bool) -> Self {
-        let content = result["content"].as_array().map_or(&[][..], Vec::as_slice);
-        let texts = content.iter().enumerate();
-        let mut texts = texts.filter_map(|(at, block)| Some((at, block["text"].as_str()?)));
-        let first = texts.next();
-        let rest = texts.map(|(_, text)| format!("\n{text}"));
-        let mut text = first.map_or("", |(_, text)| text).to_owned();
-        text.extend(rest);
+    fn of(result: &'r Value) -> Self {
         Self {
-            text,
-            path: first.map(|(at, _)| format!("content[{at}].text")),
+            shown: Excerpt::of(
+                &result["content"],
+                "content",
+                "text",
+                |block| &block["text"],
+            ),
             structured: Some(&result["structuredContent"]).filter(|value| value.is_object()),
-            is_error,
+            is_error: result["isError"] == true,
         }
     }
 }
@@ -136,7 +310,6 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
         structured_content: call.rendering.structured.then(|| written(&json!({}))),
         ..Reply::of_blocks(blocks(String::new(), &[link], call.rendering))
     };
-    let read = call.names.show(READ_TOOL);
     let too_small = || too_small(call, handle);
     let room = call
         .budget
@@ -154,13 +327,7 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
             };
             cut(structured, &at, handle, &budget, call.names).ok_or_else(too_small)?
         } else {
-            let mut arguments = json!({"handle": handle.to_string()});
-            if let Some(path) = &preview.path {
-                arguments["path"] = path.as_str().into();
-            }
-            let next = json!({"tool": read, "arguments": arguments});
-            let meta = json!({"truncated": true, "handle": handle.to_string(), "next": next});
-            let value = json!({"meta": meta});
+            let value = json!({"meta": preview.shown.meta(call, handle)});
             text_room = room
                 .checked_sub(value.to_string().len())
                 .ok_or_else(too_small)?;
@@ -168,15 +335,11 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
         };
         reply.structured_content = Some(written(&structured));
     }
-    let path = preview.path.as_deref().unwrap_or("content[0].text");
-    let note = format!(
-        "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}, or a part of it with a \
-         \"path\" as well, such as {path:?}.\n"
-    );
+    let note = preview.shown.note(call, handle);
     let text_room = text_room
         .checked_sub(json_string_bytes(&note))
         .ok_or_else(too_small)?;
-    let text = note + head(&preview.text, text_room);
+    let text = note + head(&preview.shown.text, text_room);
     reply.content[0] = Block::Text { text };
     debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
     Ok(reply)

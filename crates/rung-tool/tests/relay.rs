@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
-use rung_tool::{Call, Given, Keep, LongResult, Rendering, Reply};
+use rung_tool::{Call, Contents, Given, Keep, LongResult, Prompt, Rendering, Reply, Served};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -158,4 +158,114 @@ proptest! {
             Err(fault) => prop_assert_eq!(fault.code(), Code::BudgetTooSmall),
         }
     }
+}
+
+fn within(max_bytes: usize) -> Call {
+    Call {
+        budget: Budget::bytes(max_bytes),
+        ..Call::new(Permit::local_user(Access::Write))
+    }
+}
+
+fn waited<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.build().unwrap().block_on(future)
+}
+
+fn read(given: Given, max_bytes: usize, keep: Arc<dyn Keep>) -> Served<Vec<Contents>> {
+    let call = within(max_bytes);
+    waited(Served::<Vec<Contents>>::relay(given, "x:1", &call, keep)).unwrap()
+}
+
+fn filled(given: Given, max_bytes: usize, keep: Arc<dyn Keep>) -> Served<Prompt> {
+    let call = within(max_bytes);
+    waited(Served::<Prompt>::relay(given, &call, keep)).unwrap()
+}
+
+#[test]
+fn a_resource_or_prompt_that_fits_goes_on_as_it_came() {
+    let odd = r#"{ "contents":[{"uri":"x:1","n":1.50}], "x":1e400 }"#;
+    let Served::Relayed(result) = read(here(odd), 10_000, Arc::new(Full)) else {
+        panic!("it fits");
+    };
+    assert_eq!(result.get(), odd);
+    let Served::Relayed(result) = filled(here(odd), 10_000, Arc::new(Full)) else {
+        panic!("it fits");
+    };
+    assert_eq!(result.get(), odd);
+}
+
+#[test]
+fn a_resource_that_does_not_fit_is_kept_whole_and_shown_in_part() {
+    let blob = json!({"uri": "x:0", "blob": "A".repeat(3_000)});
+    let text = json!({"uri": "x:1", "mimeType": "text/x", "text": "é\n".repeat(20_000)});
+    let result = json!({"contents": [blob, text]}).to_string();
+    for max_bytes in [1_000, 1_001, 1_002, 5_000] {
+        let shelf = Arc::new(Shelf::default());
+        let Served::Ours(contents) = read(here(&result), max_bytes, shelf.clone()) else {
+            panic!("it does not fit");
+        };
+        let sent = json!({"contents": contents}).to_string();
+        assert!(
+            (max_bytes - 10..=max_bytes).contains(&sent.len()),
+            "{}",
+            sent.len()
+        );
+        assert_eq!(kept(&shelf).unwrap(), result);
+        let handle = Handle::from_bits(1_u128.to_be_bytes()).to_string();
+        let shown = serde_json::to_value(&contents[0]).unwrap();
+        assert_eq!(
+            (&shown["uri"], &shown["mimeType"]),
+            (&json!("x:1"), &json!("text/x"))
+        );
+        let text = shown["text"].as_str().unwrap();
+        assert!(text.contains(&handle) && text.ends_with("é\né\n") || text.ends_with('é'));
+        let meta = &shown["_meta"];
+        assert_eq!(
+            (&meta["truncated"], &meta["handle"]),
+            (&json!(true), &json!(handle))
+        );
+        assert_eq!(meta["next"]["tool"], "rung.read");
+        assert_eq!(meta["next"]["arguments"]["path"], "contents[1].text");
+    }
+}
+
+#[test]
+fn of_bytes_that_do_not_fit_only_the_way_to_them_is_shown() {
+    let result = json!({"contents": [{"uri": "x:1", "blob": "QUFB".repeat(3_000)}]}).to_string();
+    let shelf = Arc::new(Shelf::default());
+    let Served::Ours(contents) = read(here(&result), 2_000, shelf) else {
+        panic!("it does not fit");
+    };
+    let text = contents[0].text.as_deref().unwrap();
+    assert!(
+        text.contains("rung.read") && !text.contains("QUFB"),
+        "{text}"
+    );
+    assert!(contents[0].blob.is_none());
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_kept_whole_and_shown_as_one_message() {
+    let message =
+        json!({"role": "assistant", "content": {"type": "text", "text": "z".repeat(9_000)}});
+    let result = json!({"messages": [message]}).to_string();
+    let shelf = Arc::new(Shelf::default());
+    let Served::Ours(prompt) = filled(here(&result), 2_000, shelf.clone()) else {
+        panic!("it does not fit");
+    };
+    assert_eq!(kept(&shelf).unwrap(), result);
+    let shown = serde_json::to_value(&prompt).unwrap();
+    assert!(shown.to_string().len() <= 2_000);
+    assert_eq!(shown["messages"][0]["role"], "user");
+    assert!(
+        shown["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .ends_with("zzz")
+    );
+    assert_eq!(
+        shown["_meta"]["next"]["arguments"]["path"],
+        "messages[0].content.text"
+    );
 }

@@ -3,7 +3,9 @@
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_ladder::{Handle, Kept, json_string_bytes};
-use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
+use rung_tool::{
+    Call, Contents, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
+};
 use serde_json::json;
 
 use crate::shelf::Shelf;
@@ -42,21 +44,22 @@ impl ResourceSource for Results {
         })
     }
 
-    fn templates(&self) -> Vec<TemplateCard> {
-        vec![TemplateCard {
+    fn templates<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+        let card = TemplateCard {
             uri_template: TEMPLATE.to_owned(),
             name: "result".to_owned(),
             title: Some("A kept result, or part of it".to_owned()),
             description: Some("Any part of a kept result. What does not fit goes on at the address that comes second.".to_owned()),
-            mime_type: None,
-        }]
+            ..TemplateCard::default()
+        };
+        Box::pin(std::future::ready(Ok(vec![card])))
     }
 
     fn read<'a>(
         &'a self,
         call: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Vec<Contents>>, Fault>> {
+    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
         Box::pin(async move {
             let Some(rest) = uri.strip_prefix(PREFIX) else {
                 return Ok(None);
@@ -90,7 +93,7 @@ impl ResourceSource for Results {
                     ..Contents::default()
                 });
             }
-            Ok(Some(contents))
+            Ok(Some(contents.into()))
         })
     }
 
@@ -99,21 +102,18 @@ impl ResourceSource for Results {
         permit: &'a Permit,
         template: &'a str,
         partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         Box::pin(async move {
             if template != TEMPLATE {
                 return Ok(None);
             }
             if partial.argument != "handle" {
-                return Ok(Some(Vec::new()));
+                return Ok(Some(Vec::new().into()));
             }
             let handles = self.shelf.listed(permit).await?.into_iter();
             let handles = handles.map(|kept| kept.handle.to_string());
-            Ok(Some(
-                handles
-                    .filter(|handle| handle.starts_with(partial.value))
-                    .collect(),
-            ))
+            let handles = handles.filter(|handle| handle.starts_with(partial.value));
+            Ok(Some(handles.collect::<Vec<_>>().into()))
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
-use rung_tool::{Answers, Call, Names, TaskUse};
+use rung_tool::{Answers, Call, Names, Served, TaskUse};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -346,7 +346,10 @@ pub(super) fn resource(start: Start, params: Option<&RawValue>) -> Result<Begun>
                 let data = json!({"uri": rung_ladder::head(&uri, MAX_SHOWN_BYTES), "hint": "list the resources and their templates"});
                 Refusal::new(code, "nothing stands at this address").with_data(data)
             })?;
-            Ok(json(&json!({"contents": contents})).into_bytes())
+            Ok(match contents {
+                Served::Ours(contents) => json(&json!({"contents": contents})).into_bytes(),
+                Served::Relayed(result) => bytes(result),
+            })
         });
         start.run("resources/read", run, Body::Cacheable).await
     }))
@@ -367,16 +370,24 @@ pub(super) fn prompt(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         let run = Box::pin(async move {
             let prompts = prompts.ok_or_else(|| Refusal::method("prompts/get"))?;
             let found = prompts
-                .get(&call, &name, arguments)
+                .get(&call, &name, &arguments)
                 .await
                 .map_err(|fault| refusal(&fault, modern))?;
             let name = rung_ladder::head(&name, 100);
             let prompt =
                 found.ok_or_else(|| Refusal::params(format!("no prompt is named {name:?}")))?;
-            Ok(json(&prompt).into_bytes())
+            Ok(match prompt {
+                Served::Ours(prompt) => json(&prompt).into_bytes(),
+                Served::Relayed(result) => bytes(result),
+            })
         });
         start.run("prompts/get", run, Body::Complete).await
     }))
+}
+
+/// What another server gave, as it came.
+pub(super) fn bytes(result: Box<RawValue>) -> Vec<u8> {
+    Box::<str>::from(result).into_string().into_bytes()
 }
 
 fn refusal(fault: &Fault, modern: bool) -> Refusal {

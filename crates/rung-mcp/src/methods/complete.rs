@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use rung_tool::Partial;
+use rung_tool::{Partial, Served};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Begun, read};
+use super::{Begun, call, read};
 use crate::client::Client;
 use crate::envelope::json;
 use crate::refusal::{Refusal, Result};
@@ -71,7 +71,11 @@ pub(super) fn complete(
             }
             (Of::Prompt { .. }, None) => None,
         };
-        let mut values = found.ok_or_else(|| Refusal::params("what the ref names is not here"))?;
+        let found = found.ok_or_else(|| Refusal::params("what the ref names is not here"))?;
+        let mut values = match found {
+            Served::Ours(values) => values,
+            Served::Relayed(result) => return Ok(Body::Complete(call::bytes(result))),
+        };
         let total = values.len();
         values.truncate(MAX_VALUES);
         let completion = json!({"values": values, "total": total, "hasMore": total > values.len()});

@@ -14,6 +14,7 @@ use crate::envelope::{Id, json, write_notification};
 use crate::exchange::Outlet;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Server};
+use crate::session::Watch;
 
 pub(super) fn set_level(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
     #[derive(Deserialize)]
@@ -32,17 +33,31 @@ struct OfResource {
     uri: String,
 }
 
-pub(super) fn subscribe(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
+pub(super) fn subscribe(
+    server: Server,
+    client: Arc<Client>,
+    params: Option<&RawValue>,
+) -> Result<Begun> {
     let OfResource { uri } = read(params)?;
     if uri.len() > MAX_URI_BYTES {
         return Err(Refusal::params(format!(
             "an address has {MAX_URI_BYTES} bytes at most"
         )));
     }
-    if let Some(session) = &client.session {
-        session.subscribe(uri)?;
-    }
-    Ok(empty())
+    let Some(session) = client.session.clone() else {
+        return Ok(empty());
+    };
+    let watch = Watch::new(&server, &client, uri.clone());
+    let Some(beginning) = session.subscribe(watch)? else {
+        return Ok(empty());
+    };
+    Ok(Begun::later(async move {
+        if let Err(fault) = beginning.await {
+            session.unsubscribe(&uri);
+            return Err(fault.into());
+        }
+        Ok(Body::Complete(b"{}".to_vec()))
+    }))
 }
 
 pub(super) fn unsubscribe(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
@@ -187,9 +202,23 @@ pub(super) fn listen(
                 }
             }
         };
+        // Let go of when the stream ends, in whatever way.
+        let mut watched = Vec::new();
+        let watching = async {
+            for uri in &wanted.resource_subscriptions {
+                let mut watch = Watch::new(&server, &client, uri.clone());
+                let begun = watch.begin();
+                watched.push(watch);
+                if let Err(fault) = begun.await {
+                    tracing::debug!(%fault, ?uri, "cannot be listened to");
+                }
+            }
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
             () = lists => {}
             () = moved => {}
+            () = watching => {}
             () = server.0.shutdown.cancelled() => {}
         }
         // It ended because we do; its meta says which stream this was.

@@ -1,5 +1,6 @@
 //! Lists, a page at a time. A page fits the reply's budget; its cursor is sealed and bound to the caller.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rung_tool::{Card, Change, PromptCard, ResourceCard, TaskUse, TemplateCard};
@@ -46,29 +47,39 @@ pub(super) fn resources(
     let place = Place::read(&server, &client, id, "resources", params)?;
     Ok(Begun::later(async move {
         let cards = server.0.offer.resources.list(&client.permit).await?;
-        let shown = |card: &ResourceCard| raw(card);
+        let shown = |card: &ResourceCard| match &card.listed {
+            Some(listed) => as_listed(listed, &[("uri", &card.uri), ("name", &card.name)]),
+            None => raw(card),
+        };
         Ok(place.page(&server, &client, &cards, |card| &card.uri, shown, shown))
     }))
 }
 
 pub(super) fn templates(
-    server: &Server,
-    client: &Client,
+    server: Server,
+    client: Arc<Client>,
     id: &Id,
     params: Option<&RawValue>,
 ) -> Result<Begun> {
-    let place = Place::read(server, client, id, "resourceTemplates", params)?;
-    let cards = server.0.offer.resources.templates();
-    let shown = |card: &TemplateCard| raw(card);
-    let page = place.page(
-        server,
-        client,
-        &cards,
-        |card| &card.uri_template,
-        shown,
-        shown,
-    );
-    Ok(Begun::Now(page))
+    let place = Place::read(&server, &client, id, "resourceTemplates", params)?;
+    Ok(Begun::later(async move {
+        let cards = server.0.offer.resources.templates(&client.permit).await?;
+        let shown = |card: &TemplateCard| match &card.listed {
+            Some(listed) => as_listed(
+                listed,
+                &[("uriTemplate", &card.uri_template), ("name", &card.name)],
+            ),
+            None => raw(card),
+        };
+        Ok(place.page(
+            &server,
+            &client,
+            &cards,
+            |card| &card.uri_template,
+            shown,
+            shown,
+        ))
+    }))
 }
 
 pub(super) fn prompts(
@@ -82,7 +93,10 @@ pub(super) fn prompts(
         let prompts = server.0.offer.prompts.as_ref();
         let prompts = prompts.ok_or_else(|| Refusal::method("prompts/list"))?;
         let cards = prompts.list(&client.permit).await?;
-        let shown = |card: &PromptCard| raw(card);
+        let shown = |card: &PromptCard| match &card.listed {
+            Some(listed) => as_listed(listed, &[("name", &card.name)]),
+            None => raw(card),
+        };
         Ok(place.page(&server, &client, &cards, |card| &card.name, shown, shown))
     }))
 }
@@ -206,16 +220,23 @@ fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("our own shapes have string keys")
 }
 
+/// Something as another server lists it, but for the names by which it is known here.
+fn as_listed(listed: &RawValue, names: &[(&str, &str)]) -> Box<RawValue> {
+    let mut all = Cow::Borrowed(listed.get());
+    for (member, name) in names {
+        let own = splice::member(&all, member).map_or("\"\"", RawValue::get);
+        let own = serde_json::from_str::<Cow<'_, str>>(own);
+        if !own.is_ok_and(|own| own == *name) {
+            all = Cow::Owned(splice::with(&all, member, &json(name)));
+        }
+    }
+    RawValue::from_string(all.into_owned()).expect("one member of it is another one")
+}
+
 /// A tool as a client of that version knows tools; another server's as that server lists it.
 fn described(card: &Card, version: Version, whole: bool) -> Box<RawValue> {
     if let Some(listed) = &card.listed {
-        let named = splice::member(listed.get(), "name").map(RawValue::get);
-        let name = json(&&*card.name);
-        if named == Some(&name) {
-            return (**listed).to_owned();
-        }
-        let renamed = splice::with(listed.get(), "name", &name);
-        return RawValue::from_string(renamed).expect("one member of it is another one");
+        return as_listed(listed, &[("name", &card.name)]);
     }
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);

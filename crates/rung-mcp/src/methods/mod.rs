@@ -49,7 +49,7 @@ pub(crate) fn begin(
         ("tools/list", _) => lists::tools(server, client, id, *params),
         ("tools/call", _) => call::tool(start(server, client)?, *params),
         ("resources/list", _) => lists::resources(server, client, id, *params),
-        ("resources/templates/list", _) => lists::templates(&server, &client, id, *params),
+        ("resources/templates/list", _) => lists::templates(server, client, id, *params),
         ("resources/read", _) => call::resource(start(server, client)?, *params),
         ("prompts/list", _) if server.0.offer.prompts.is_some() => {
             lists::prompts(server, client, id, *params)
@@ -70,7 +70,7 @@ pub(crate) fn begin(
         ("ping", false) => Ok(empty()),
         ("logging/setLevel", false) => listen::set_level(&client, *params),
         ("resources/subscribe", false) if tells_updates(&server, &client) => {
-            listen::subscribe(&client, *params)
+            listen::subscribe(server, client, *params)
         }
         ("resources/unsubscribe", false) if tells_updates(&server, &client) => {
             listen::unsubscribe(&client, *params)

@@ -3,7 +3,9 @@
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
-use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
+use rung_tool::{
+    Call, Contents, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
+};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
@@ -31,7 +33,7 @@ impl ResourceSource for Tools {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    fn templates(&self) -> Vec<TemplateCard> {
+    fn templates<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
         let card =
             |template: &str, name: &str, title: &str, kind: &str, description: &str| TemplateCard {
                 uri_template: template.to_owned(),
@@ -39,8 +41,9 @@ impl ResourceSource for Tools {
                 title: Some(title.to_owned()),
                 description: Some(description.to_owned()),
                 mime_type: Some(kind.to_owned()),
+                listed: None,
             };
-        vec![
+        let cards = vec![
             card(
                 STREAM,
                 "pdpp-stream",
@@ -62,14 +65,15 @@ impl ResourceSource for Tools {
                 "text/plain",
                 "Part of a field of a record. What comes next is at the address that comes along.",
             ),
-        ]
+        ];
+        Box::pin(std::future::ready(Ok(cards)))
     }
 
     fn read<'a>(
         &'a self,
         call: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Vec<Contents>>, Fault>> {
+    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
         Box::pin(async move {
             let Some(address) = Address::parse(uri) else {
                 return Ok(None);
@@ -79,7 +83,8 @@ impl ResourceSource for Tools {
                 Ok(Some(asking)) => asking,
                 Ok(None) => return Ok(None),
                 Err(refusal) => {
-                    return Ok(Some(vec![refused(&refusal, uri, self.providers.url())]));
+                    let refused = vec![refused(&refusal, uri, self.providers.url())];
+                    return Ok(Some(refused.into()));
                 }
             };
             let read = match address {
@@ -91,12 +96,15 @@ impl ResourceSource for Tools {
                 },
             };
             match read {
-                Ok(contents) => Ok(Some(contents)),
+                Ok(contents) => Ok(Some(contents.into())),
                 // What is wrong with the address itself is not what the provider says of it.
                 Err(Refusal::Ours(fault)) if fault.code() == Code::InvalidFieldWindowSelector => {
                     Err(fault)
                 }
-                Err(refusal) => Ok(Some(vec![refused(&refusal, uri, self.providers.url())])),
+                Err(refusal) => {
+                    let refused = vec![refused(&refusal, uri, self.providers.url())];
+                    Ok(Some(refused.into()))
+                }
             }
         })
     }
@@ -106,21 +114,21 @@ impl ResourceSource for Tools {
         permit: &'a Permit,
         template: &'a str,
         partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         Box::pin(async move {
             if ![STREAM, RECORD, WINDOW].contains(&template) {
                 return Ok(None);
             }
             if template != STREAM {
-                return Ok(Some(Vec::new()));
+                return Ok(Some(Vec::new().into()));
             }
             let call = Call::new(permit.clone());
             let Ok(Some(asking)) = self.asking(&call).await else {
-                return Ok(Some(Vec::new()));
+                return Ok(Some(Vec::new().into()));
             };
             let ask = Ask::at(&["v1", "schema"]).with("view", Some("compact"));
             let Ok(answer) = asking.provider.read(&ask).await else {
-                return Ok(Some(Vec::new()));
+                return Ok(Some(Vec::new().into()));
             };
             let document = super::schema::document(&answer.body);
             let names = super::schema::streams(document);
@@ -132,7 +140,7 @@ impl ResourceSource for Tools {
                 .collect();
             names.sort_unstable();
             names.dedup();
-            Ok(Some(names))
+            Ok(Some(names.into()))
         })
     }
 }

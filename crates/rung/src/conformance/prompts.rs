@@ -4,7 +4,7 @@ use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_tool::{
     Block, Call, Contents, Message, Partial, Pending, Prompt, PromptArgument, PromptCard,
-    PromptSource, Question, Role,
+    PromptSource, Question, Role, Served,
 };
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,6 @@ impl PromptSource for Fixtures {
     fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<PromptCard>, Fault>> {
         let card = |name: &str, arguments: &[&str]| PromptCard {
             name: name.to_owned(),
-            title: None,
             description: Some("A fixture of the conformance suite".to_owned()),
             arguments: arguments
                 .iter()
@@ -24,6 +23,7 @@ impl PromptSource for Fixtures {
                     required: true,
                 })
                 .collect(),
+            ..PromptCard::default()
         };
         let cards = vec![
             card("test_simple_prompt", &[]),
@@ -39,8 +39,8 @@ impl PromptSource for Fixtures {
         &'a self,
         call: &'a Call,
         name: &'a str,
-        arguments: Map<String, Value>,
-    ) -> Pending<'a, Result<Option<Prompt>, Fault>> {
+        arguments: &'a Map<String, Value>,
+    ) -> Pending<'a, Result<Option<Served<Prompt>>, Fault>> {
         Box::pin(async move {
             let argument = |name: &str| {
                 let given = arguments.get(name).and_then(Value::as_str);
@@ -84,13 +84,14 @@ impl PromptSource for Fixtures {
                 }
                 _ => return Ok(None),
             };
-            Ok(Some(Prompt {
-                description: None,
+            let prompt = Prompt {
                 messages: vec![Message {
                     role: Role::User,
                     content,
                 }],
-            }))
+                ..Prompt::default()
+            };
+            Ok(Some(prompt.into()))
         })
     }
 
@@ -99,12 +100,13 @@ impl PromptSource for Fixtures {
         _: &'a Permit,
         name: &'a str,
         partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         let words = ["paris", "park", "party"].into_iter();
         let words = words
             .filter(|word| word.starts_with(partial.value))
             .map(str::to_owned);
-        let found = (name == "test_prompt_with_arguments").then(|| words.collect());
+        let found =
+            (name == "test_prompt_with_arguments").then(|| words.collect::<Vec<_>>().into());
         Box::pin(std::future::ready(Ok(found)))
     }
 }

@@ -2,7 +2,9 @@
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_tool::{Call, Contents, Partial, Pending, ResourceCard, ResourceSource, TemplateCard};
+use rung_tool::{
+    Call, Contents, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
+};
 use serde_json::json;
 
 use super::{Fixtures, PNG};
@@ -26,20 +28,21 @@ impl ResourceSource for Fixtures {
         Box::pin(std::future::ready(Ok(cards)))
     }
 
-    fn templates(&self) -> Vec<TemplateCard> {
-        vec![TemplateCard {
+    fn templates<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+        let card = TemplateCard {
             uri_template: TEMPLATE.to_owned(),
             name: "template".to_owned(),
             mime_type: Some("application/json".to_owned()),
             ..TemplateCard::default()
-        }]
+        };
+        Box::pin(std::future::ready(Ok(vec![card])))
     }
 
     fn read<'a>(
         &'a self,
         _: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Vec<Contents>>, Fault>> {
+    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
         let id = uri
             .strip_prefix("test://template/")
             .and_then(|rest| rest.strip_suffix("/data"));
@@ -61,7 +64,7 @@ impl ResourceSource for Fixtures {
             blob,
             meta: None,
         };
-        Box::pin(std::future::ready(Ok(Some(vec![contents]))))
+        Box::pin(std::future::ready(Ok(Some(vec![contents].into()))))
     }
 
     fn complete<'a>(
@@ -69,10 +72,11 @@ impl ResourceSource for Fixtures {
         _: &'a Permit,
         template: &'a str,
         partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Vec<String>>, Fault>> {
+    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         let ids = (0..150).map(|id| id.to_string());
-        let ids = ids.filter(|id| id.starts_with(partial.value)).collect();
-        let found = (template == TEMPLATE).then_some(ids);
+        let ids = ids.filter(|id| id.starts_with(partial.value));
+        let ids: Vec<String> = ids.collect();
+        let found = (template == TEMPLATE).then(|| ids.into());
         Box::pin(std::future::ready(Ok(found)))
     }
 
