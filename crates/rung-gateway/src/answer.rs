@@ -35,37 +35,30 @@ const LEAST_BYTES: usize = 2_000;
 /// The reply that passes a server's answer on.
 pub(crate) async fn dressed(
     answer: Answer,
-    tool_id: &str,
+    tool_id: Option<&str>,
     redactor: &Redactor,
     limits: Limits,
     call: &Call,
     keep: Arc<dyn Keep>,
 ) -> Result<Reply, Fault> {
-    let raw = match answer {
-        Answer::Here(raw) => masked(raw, redactor),
-        Answer::Long(long) => {
-            let long = long.open().map_err(|error| unreadable(&error))?;
-            if redactor.is_empty() {
-                let call = within(call, limits.max_bytes.min(limits.max_tokens));
-                return Reply::relay(Given::Long(long), &call, keep).await;
-            }
-            // What is to be masked has to be looked at, however long it is.
-            let mut text = String::new();
-            let mut body = long.body;
-            body.read_to_string(&mut text)
-                .map_err(|error| unreadable(&error))?;
-            let raw = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
-            masked(raw, redactor)
+    let raw = match given(answer, redactor)? {
+        Given::Here(raw) => raw,
+        long @ Given::Long(_) => {
+            let call = within(call, limits.max_bytes.min(limits.max_tokens));
+            return Reply::relay(long, &call, keep).await;
         }
     };
     let parts = Parts::of(&raw);
-    let whole = parts.whole(tool_id, call);
+    let whole = match tool_id {
+        Some(tool_id) => parts.whole(tool_id, call),
+        None => raw.get().to_owned(),
+    };
     if fits(&whole, &parts, limits) {
         return Ok(relayed(whole, parts.is_error));
     }
     let handle = kept(&raw, call, keep.clone()).await?;
     // Whoever reads texts need not suffer for there being another form.
-    if parts.structured.is_none() {
+    if let (Some(tool_id), None) = (tool_id, parts.structured) {
         let once = parts.once(tool_id, call, &handle, raw.get().len());
         if fits(&once, &parts, limits) {
             return Ok(relayed(once, parts.is_error));
@@ -87,6 +80,23 @@ pub(crate) async fn dressed(
     cut(&raw, tool_id, &handle, LEAST_BYTES, call)
 }
 
+/// What a server answered, with what must be masked masked.
+pub(crate) fn given(answer: Answer, redactor: &Redactor) -> Result<Given, Fault> {
+    let long = match answer {
+        Answer::Here(raw) => return Ok(Given::Here(masked(raw, redactor))),
+        Answer::Long(long) => long.open().map_err(|error| unreadable(&error))?,
+    };
+    if redactor.is_empty() {
+        return Ok(Given::Long(long));
+    }
+    // What is to be masked has to be looked at, however long it is.
+    let (mut text, mut body) = (String::new(), long.body);
+    body.read_to_string(&mut text)
+        .map_err(|error| unreadable(&error))?;
+    let raw = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
+    Ok(Given::Here(masked(raw, redactor)))
+}
+
 fn masked(raw: Box<RawValue>, redactor: &Redactor) -> Box<RawValue> {
     match redactor.json(raw.get()) {
         std::borrow::Cow::Borrowed(_) => raw,
@@ -96,7 +106,7 @@ fn masked(raw: Box<RawValue>, redactor: &Redactor) -> Box<RawValue> {
     }
 }
 
-fn unreadable(why: &impl std::fmt::Display) -> Fault {
+pub(crate) fn unreadable(why: &impl std::fmt::Display) -> Fault {
     let why = format!("the call was done, but its result could not be read: {why}");
     Fault::new(Code::SourceFailed, why)
 }
@@ -269,14 +279,14 @@ async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn Keep>) -> Result<Handle
 /// Both forms, cut.
 fn cut(
     raw: &RawValue,
-    tool_id: &str,
+    tool_id: Option<&str>,
     handle: &Handle,
     max_bytes: usize,
     call: &Call,
 ) -> Result<Reply, Fault> {
     let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
     let mut reply = Reply::preview(raw, handle, &call)?;
-    if let Some(structured) = &reply.structured_content {
+    if let (Some(tool_id), Some(structured)) = (tool_id, &reply.structured_content) {
         let mut shown: Value = serde_json::from_str(structured.get()).unwrap_or_default();
         let mut said = said(tool_id, !reply.is_error, raw.get().len());
         let told = shown.as_object_mut().and_then(|shown| shown.shift_remove("meta"));

@@ -13,7 +13,7 @@ use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_mcp::Capabilities;
 use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options};
-use rung_tool::{Ask, Call, Change, Conversation, WeakConversation};
+use rung_tool::{Ask, Call, Change, Conversation, Watcher, WeakConversation};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -390,6 +390,36 @@ impl Server {
                 instructions: agreement.instructions.clone(),
             },
         })
+    }
+
+    /// Somebody listens to a resource from now on, or no longer.
+    pub(crate) async fn watch(
+        self: &Arc<Self>,
+        listener: &Watcher,
+        uri: &str,
+        on: bool,
+    ) -> Result<(), Fault> {
+        let conversation = listener.conversation.clone();
+        let whose = Whose::of(self.definition.sharing, &listener.permit, conversation);
+        let can = Capabilities {
+            roots: false,
+            ..Capabilities::ALL
+        };
+        let instance = self.open_for(whose, can).await?;
+        {
+            let mut watched = instance.watched.lock();
+            let listeners = watched.entry(uri.to_owned()).or_default();
+            *listeners = if on { *listeners + 1 } else { listeners.saturating_sub(1) };
+            let news = if on { *listeners == 1 } else { *listeners == 0 };
+            if *listeners == 0 {
+                watched.remove(uri);
+            }
+            if !news {
+                return Ok(());
+            }
+        }
+        let told = instance.connection.watch(uri, on).await;
+        told.map_err(|error| self.fault(error))
     }
 
     /// Whether one of it is everybody's.

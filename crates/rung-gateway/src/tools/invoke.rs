@@ -225,7 +225,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         Outcome::Done(answer) => {
             let (redactor, limits) = (options.redactor(&asking), options.limits(&asking));
             let keep = gateway.0.keep.clone();
-            dressed(answer, &tool_id, &redactor, limits, call, keep).await
+            dressed(answer, Some(&tool_id), &redactor, limits, call, keep).await
         }
         Outcome::Task(state) => {
             let task = Shown::of(&state);

@@ -52,5 +52,5 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let _known_or_not = look(&asking, &task).await;
     let (redactor, limits) = (input.options.redactor(&asking), input.options.limits(&asking));
     let keep = asking.gateway.0.keep.clone();
-    dressed(answer, &task.tool_id, &redactor, limits, asking.call, keep).await
+    dressed(answer, Some(&task.tool_id), &redactor, limits, asking.call, keep).await
 }

@@ -1,0 +1,232 @@
+//! The servers' resources, each under its own address.
+//!
+//! An address that several servers have is the first one's; each of the others is listed with its server before it, and both ways
+//! of writing it are understood.
+
+use std::sync::Arc;
+
+use rung_auth::Permit;
+use rung_fault::Fault;
+use rung_mcp::ForPeer;
+use rung_mcp::connect::How;
+use rung_tool::{
+    Call, Contents, Given, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
+    Watcher,
+};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::gateway::{Gateway, State};
+use crate::policy::Thing;
+use crate::server::Server;
+use crate::template;
+
+/// What stands before an address that is not the first one's.
+const SCHEME: &str = "gateway://";
+
+/// The servers' resources, as a source.
+pub struct Resources(pub Gateway);
+
+/// A member of something that was listed, as text.
+pub(crate) fn listed<'a>(item: &'a RawValue, name: &str) -> Option<std::borrow::Cow<'a, str>> {
+    let value = rung_mcp::splice::member(item.get(), name)?;
+    serde_json::from_str(value.get()).ok()
+}
+
+impl State {
+    /// The servers that somebody sees.
+    pub(crate) fn seen_by<'a>(&'a self, permit: &'a Permit) -> impl Iterator<Item = &'a Arc<Server>> {
+        let servers = self.servers.values();
+        servers.filter(|server| self.sees(permit, Thing::Server(server.name())))
+    }
+
+    fn sees_resource(&self, permit: &Permit, server: &Server, uri: &str) -> bool {
+        let server = &**server.name();
+        self.sees(permit, Thing::Resource { server, uri })
+    }
+
+    /// The server that has what stands at an address, and the address there.
+    fn place(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
+        if let Some((server, own)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
+            let server = self.servers.get(server)?;
+            let seen = self.sees_resource(permit, server, own);
+            return seen.then(|| (server.clone(), own.to_owned()));
+        }
+        let has = |server: &&Arc<Server>| {
+            let seen = server.seen();
+            let listed_there = seen.iter().flat_map(|seen| &seen.resources);
+            let mut named = listed_there.filter_map(|item| listed(item, "uri"));
+            named.any(|own| own == uri) && self.sees_resource(permit, server, uri)
+        };
+        let shaped = |server: &&Arc<Server>| {
+            let seen = server.seen();
+            let templates = seen.iter().flat_map(|seen| &seen.templates);
+            let mut shapes = templates.filter_map(|item| listed(item, "uriTemplate"));
+            shapes.any(|shape| template::fits(&shape, uri)) && self.sees_resource(permit, server, uri)
+        };
+        let found = self.seen_by(permit).find(has);
+        let found = found.or_else(|| self.seen_by(permit).find(shaped))?;
+        Some((found.clone(), uri.to_owned()))
+    }
+}
+
+impl ResourceSource for Resources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+        let state = self.0.state();
+        let mut cards: Vec<ResourceCard> = Vec::new();
+        let mut taken = std::collections::HashSet::new();
+        for server in state.seen_by(permit) {
+            let Some(seen) = server.seen() else { continue };
+            for item in &seen.resources {
+                let Some(uri) = listed(item, "uri") else { continue };
+                if !state.sees_resource(permit, server, &uri) {
+                    continue;
+                }
+                let uri = if taken.insert(uri.to_string()) {
+                    uri.into_owned()
+                } else {
+                    format!("{SCHEME}{}/{uri}", server.name())
+                };
+                cards.push(ResourceCard {
+                    name: listed(item, "name").unwrap_or_default().into_owned(),
+                    uri,
+                    listed: Some(item.clone()),
+                    ..ResourceCard::default()
+                });
+            }
+        }
+        Box::pin(std::future::ready(Ok(cards)))
+    }
+
+    fn templates<'a>(
+        &'a self,
+        permit: &'a Permit,
+    ) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+        let state = self.0.state();
+        let mut cards = Vec::new();
+        for server in state.seen_by(permit) {
+            let Some(seen) = server.seen() else { continue };
+            for item in &seen.templates {
+                let Some(shape) = listed(item, "uriTemplate") else { continue };
+                if state.sees_resource(permit, server, &shape) {
+                    cards.push(TemplateCard {
+                        uri_template: shape.into_owned(),
+                        name: listed(item, "name").unwrap_or_default().into_owned(),
+                        listed: Some(item.clone()),
+                        ..TemplateCard::default()
+                    });
+                }
+            }
+        }
+        Box::pin(std::future::ready(Ok(cards)))
+    }
+
+    fn read<'a>(
+        &'a self,
+        call: &'a Call,
+        uri: &'a str,
+    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
+        Box::pin(async move {
+            let Some((server, own)) = self.0.state().place(&call.permit, uri) else {
+                return Ok(None);
+            };
+            let params = raw(&json!({"uri": own}));
+            let given = self.0.ask(call, &server, "resources/read", &params).await?;
+            let keep = self.0.0.keep.clone();
+            Served::<Vec<Contents>>::relay(given, uri, call, keep)
+                .await
+                .map(Some)
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        permit: &'a Permit,
+        template: &'a str,
+        partial: Partial<'a>,
+    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        Box::pin(async move {
+            let state = self.0.state();
+            let has = |server: &&Arc<Server>| {
+                let seen = server.seen();
+                let templates = seen.iter().flat_map(|seen| &seen.templates);
+                let mut shapes = templates.filter_map(|item| listed(item, "uriTemplate"));
+                shapes.any(|shape| shape == template)
+                    && state.sees_resource(permit, server, template)
+            };
+            let Some(server) = state.seen_by(permit).find(has) else {
+                return Ok(None);
+            };
+            let of = json!({"type": "ref/resource", "uri": template});
+            self.0.complete(permit, server, &of, partial).await.map(Some)
+        })
+    }
+
+    fn tells_updates(&self) -> bool {
+        true
+    }
+
+    fn watch<'a>(
+        &'a self,
+        listener: &'a Watcher,
+        uri: &'a str,
+        on: bool,
+    ) -> Pending<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let Some((server, own)) = self.0.state().place(&listener.permit, uri) else {
+                return Ok(());
+            };
+            server.watch(listener, &own, on).await
+        })
+    }
+}
+
+fn raw(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("an object of texts")
+}
+
+impl Gateway {
+    /// Asks a server something that changes nothing, and gives what it said with what must be masked masked.
+    pub(crate) async fn ask(
+        &self,
+        call: &Call,
+        server: &Arc<Server>,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<Given, Fault> {
+        let how = How {
+            deadline: call.deadline.map(Into::into),
+            delegate: Some(Arc::new(ForPeer::new(call.peer.clone()))),
+            ..How::default()
+        };
+        let instance = server.open(call).await?;
+        let answer = instance.connection.converse(method, params, how).await;
+        let answer = answer.map_err(|error| server.fault(error))?;
+        crate::answer::given(answer, &self.state().rules.redactor)
+    }
+
+    /// Has a server complete an argument.
+    pub(crate) async fn complete(
+        &self,
+        permit: &Permit,
+        server: &Arc<Server>,
+        of: &Value,
+        partial: Partial<'_>,
+    ) -> Result<Served<Vec<String>>, Fault> {
+        let seen = server.seen();
+        let can = seen.is_some_and(|seen| seen.about.capabilities.get("completions").is_some());
+        if !can {
+            return Ok(Served::Ours(Vec::new()));
+        }
+        let mut params = json!({"ref": of, "argument": {"name": partial.argument, "value": partial.value}});
+        if !partial.context.is_empty() {
+            params["context"] = json!({"arguments": partial.context});
+        }
+        let call = Call::new(permit.clone());
+        let given = self.ask(&call, server, "completion/complete", &raw(&params)).await?;
+        match given {
+            Given::Here(result) => Ok(Served::Relayed(result)),
+            Given::Long(_) => Ok(Served::Ours(Vec::new())),
+        }
+    }
+}
