@@ -10,6 +10,7 @@
 mod answer;
 mod calls;
 mod catalogue;
+pub mod config;
 mod definition;
 mod direct;
 mod gateway;
