@@ -15,6 +15,7 @@ use rung_tool::{Call, Given, Keep, Names, Reply, written};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::gateway::Gateway;
 use crate::redact::Redactor;
 
 /// What a reply may cost.
@@ -23,6 +24,20 @@ pub(crate) struct Limits {
     pub(crate) max_bytes: usize,
     pub(crate) max_tokens: usize,
     pub(crate) count_tokens: fn(&str) -> usize,
+}
+
+impl Limits {
+    /// What the policy, the caller's budget and the call itself allow, whichever is least.
+    pub(crate) fn of(gateway: &Gateway, call: &Call, wanted: Option<usize>) -> Self {
+        let policy = gateway.state().rules.policy.limits();
+        let number = |most: u64| usize::try_from(most).unwrap_or(usize::MAX);
+        let most = number(policy.max_output_bytes).min(call.budget.max_bytes);
+        Self {
+            max_bytes: most.min(wanted.unwrap_or(usize::MAX)),
+            max_tokens: number(policy.max_output_tokens),
+            count_tokens: gateway.0.options.count_tokens,
+        }
+    }
 }
 
 /// What the gateway says around a result that was cut.
@@ -175,7 +190,11 @@ impl<'r> Parts<'r> {
         // Nearly nothing has pictures, and that can be told at a glance.
         let media_bytes = if content.contains("\"data\"") {
             let blocks: Vec<Value> = serde_json::from_str(content).unwrap_or_default();
-            blocks.iter().filter(|block| is_media(block)).map(media).sum()
+            blocks
+                .iter()
+                .filter(|block| is_media(block))
+                .map(media)
+                .sum()
         } else {
             0
         };
@@ -289,13 +308,14 @@ fn cut(
     if let (Some(tool_id), Some(structured)) = (tool_id, &reply.structured_content) {
         let mut shown: Value = serde_json::from_str(structured.get()).unwrap_or_default();
         let mut said = said(tool_id, !reply.is_error, raw.get().len());
-        let told = shown.as_object_mut().and_then(|shown| shown.shift_remove("meta"));
+        let told = shown
+            .as_object_mut()
+            .and_then(|shown| shown.shift_remove("meta"));
         if shown.as_object().is_some_and(|shown| !shown.is_empty()) {
             said["result"] = shown;
         }
-        said["meta"] = told.unwrap_or_else(|| {
-            meta(handle, &json!({"handle": handle.to_string()}), call.names)
-        });
+        said["meta"] = told
+            .unwrap_or_else(|| meta(handle, &json!({"handle": handle.to_string()}), call.names));
         reply.structured_content = Some(written(&said));
     }
     Ok(reply)

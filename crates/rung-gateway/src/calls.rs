@@ -139,7 +139,11 @@ impl Calls {
     /// Those that `wanted` wants, the oldest first.
     pub(crate) fn list(&self, wanted: impl Fn(&Begun) -> bool) -> Vec<Arc<Begun>> {
         let begun = self.begun.lock();
-        let mut all: Vec<_> = begun.values().filter(|call| wanted(call)).cloned().collect();
+        let mut all: Vec<_> = begun
+            .values()
+            .filter(|call| wanted(call))
+            .cloned()
+            .collect();
         drop(begun);
         all.sort_by_key(|call| call.number);
         all

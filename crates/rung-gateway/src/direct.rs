@@ -79,12 +79,7 @@ impl Direct {
             Outcome::Task(_) => unreachable!("nobody asked for a task"),
         };
         let state = self.0.state();
-        let policy = state.rules.policy.limits();
-        let limits = Limits {
-            max_bytes: call.budget.max_bytes.min(policy.max_output_bytes),
-            max_tokens: policy.max_output_tokens,
-            count_tokens: self.0.0.options.count_tokens,
-        };
+        let limits = Limits::of(&self.0, call, None);
         let keep = self.0.0.keep.clone();
         dressed(answer, None, &state.rules.redactor, limits, call, keep).await
     }

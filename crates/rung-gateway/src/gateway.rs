@@ -294,9 +294,11 @@ impl Gateway {
         Err(fault.with(Detail::Allowed, known))
     }
 
-    /// Whether something is there for somebody, and why or why not.
-    pub fn decide(&self, permit: &Permit, thing: Thing<'_>) -> crate::sight::Decision {
-        self.state().rules.decide(permit, thing)
+    /// Whether something is there for somebody, and why or why not, in words.
+    pub fn why(&self, permit: &Permit, thing: Thing<'_>) -> (bool, String) {
+        let state = self.state();
+        let decision = state.rules.decide(permit, thing);
+        (decision.is_allowed(), decision.to_string())
     }
 }
 
@@ -330,6 +332,13 @@ impl State {
         self.rules.decide(permit, thing).is_allowed()
     }
 
+    fn most_tools(&self) -> usize {
+        let most = self.rules.policy.limits().max_tools_per_server;
+        most.map_or(usize::MAX, |most| {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        })
+    }
+
     /// The tools of a server that somebody sees: those that are allowed, as many as a server may have.
     pub(crate) fn tools_of<'a>(
         &'a self,
@@ -337,9 +346,7 @@ impl State {
         server: &'a Server,
         seen: &'a crate::seen::Seen,
     ) -> impl Iterator<Item = &'a Arc<Known>> {
-        let most = self.rules.policy.limits().max_tools_per_server;
-        let most = most.unwrap_or(usize::MAX);
-        let tools = seen.tools.iter().take(most);
+        let tools = seen.tools.iter().take(self.most_tools());
         tools.filter(|known| {
             let (server, tool) = (&**server.name(), &*known.tool.name);
             self.sees(permit, Thing::Tool { server, tool })
@@ -349,11 +356,10 @@ impl State {
 
 impl Shelf {
     fn of(state: &State, generation: u64) -> Self {
-        let most = state.rules.policy.limits().max_tools_per_server;
         let mut tools = Vec::new();
         for server in state.servers.values() {
             let Some(seen) = server.seen() else { continue };
-            let each = seen.tools.iter().take(most.unwrap_or(usize::MAX));
+            let each = seen.tools.iter().take(state.most_tools());
             tools.extend(each.map(|known| (server.clone(), known.clone())));
         }
         let arguments: Vec<Vec<(&str, &str)>> = tools
@@ -380,6 +386,11 @@ impl Shelf {
 fn arguments(schema: &serde_json::Value) -> Vec<(&str, &str)> {
     let properties = schema["properties"].as_object();
     let each = properties.into_iter().flatten();
-    each.map(|(name, argument)| (name.as_str(), argument["description"].as_str().unwrap_or("")))
-        .collect()
+    each.map(|(name, argument)| {
+        (
+            name.as_str(),
+            argument["description"].as_str().unwrap_or(""),
+        )
+    })
+    .collect()
 }

@@ -30,7 +30,9 @@ impl State {
         for server in self.seen_by(permit) {
             let Some(seen) = server.seen() else { continue };
             for item in &seen.prompts {
-                let Some(name) = listed(item, "name") else { continue };
+                let Some(name) = listed(item, "name") else {
+                    continue;
+                };
                 let thing = Thing::Prompt {
                     server: server.name(),
                     name: &name,

@@ -35,7 +35,10 @@ pub(crate) fn listed<'a>(item: &'a RawValue, name: &str) -> Option<std::borrow::
 
 impl State {
     /// The servers that somebody sees.
-    pub(crate) fn seen_by<'a>(&'a self, permit: &'a Permit) -> impl Iterator<Item = &'a Arc<Server>> {
+    pub(crate) fn seen_by<'a>(
+        &'a self,
+        permit: &'a Permit,
+    ) -> impl Iterator<Item = &'a Arc<Server>> {
         let servers = self.servers.values();
         servers.filter(|server| self.sees(permit, Thing::Server(server.name())))
     }
@@ -47,7 +50,10 @@ impl State {
 
     /// The server that has what stands at an address, and the address there.
     fn place(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
-        if let Some((server, own)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
+        if let Some((server, own)) = uri
+            .strip_prefix(SCHEME)
+            .and_then(|rest| rest.split_once('/'))
+        {
             let server = self.servers.get(server)?;
             let seen = self.sees_resource(permit, server, own);
             return seen.then(|| (server.clone(), own.to_owned()));
@@ -62,7 +68,8 @@ impl State {
             let seen = server.seen();
             let templates = seen.iter().flat_map(|seen| &seen.templates);
             let mut shapes = templates.filter_map(|item| listed(item, "uriTemplate"));
-            shapes.any(|shape| template::fits(&shape, uri)) && self.sees_resource(permit, server, uri)
+            shapes.any(|shape| template::fits(&shape, uri))
+                && self.sees_resource(permit, server, uri)
         };
         let found = self.seen_by(permit).find(has);
         let found = found.or_else(|| self.seen_by(permit).find(shaped))?;
@@ -78,7 +85,9 @@ impl ResourceSource for Resources {
         for server in state.seen_by(permit) {
             let Some(seen) = server.seen() else { continue };
             for item in &seen.resources {
-                let Some(uri) = listed(item, "uri") else { continue };
+                let Some(uri) = listed(item, "uri") else {
+                    continue;
+                };
                 if !state.sees_resource(permit, server, &uri) {
                     continue;
                 }
@@ -107,7 +116,9 @@ impl ResourceSource for Resources {
         for server in state.seen_by(permit) {
             let Some(seen) = server.seen() else { continue };
             for item in &seen.templates {
-                let Some(shape) = listed(item, "uriTemplate") else { continue };
+                let Some(shape) = listed(item, "uriTemplate") else {
+                    continue;
+                };
                 if state.sees_resource(permit, server, &shape) {
                     cards.push(TemplateCard {
                         uri_template: shape.into_owned(),
@@ -158,7 +169,10 @@ impl ResourceSource for Resources {
                 return Ok(None);
             };
             let of = json!({"type": "ref/resource", "uri": template});
-            self.0.complete(permit, server, &of, partial).await.map(Some)
+            self.0
+                .complete(permit, server, &of, partial)
+                .await
+                .map(Some)
         })
     }
 
@@ -218,12 +232,15 @@ impl Gateway {
         if !can {
             return Ok(Served::Ours(Vec::new()));
         }
-        let mut params = json!({"ref": of, "argument": {"name": partial.argument, "value": partial.value}});
+        let mut params =
+            json!({"ref": of, "argument": {"name": partial.argument, "value": partial.value}});
         if !partial.context.is_empty() {
             params["context"] = json!({"arguments": partial.context});
         }
         let call = Call::new(permit.clone());
-        let given = self.ask(&call, server, "completion/complete", &raw(&params)).await?;
+        let given = self
+            .ask(&call, server, "completion/complete", &raw(&params))
+            .await?;
         match given {
             Given::Here(result) => Ok(Served::Relayed(result)),
             Given::Long(_) => Ok(Served::Ours(Vec::new())),

@@ -300,11 +300,7 @@ impl Server {
                 ..Options::new(self.name().clone())
             };
             Arc::new(Instance {
-                connection: Connection::new(
-                    self.definition.target.clone(),
-                    options,
-                    Arc::new(ear),
-                ),
+                connection: Connection::new(self.definition.target.clone(), options, Arc::new(ear)),
                 busy: AtomicUsize::new(0),
                 used: Mutex::new(Instant::now()),
                 watched: Mutex::default(),
@@ -327,7 +323,8 @@ impl Server {
         let agreement = opened.map_err(|error| self.failed(&error))?;
         let read = instance.looked.lock().clone();
         let same = read.is_some_and(|read| Arc::ptr_eq(&read, &agreement.said));
-        if same && !instance.stale.swap(false, Ordering::AcqRel)
+        if same
+            && !instance.stale.swap(false, Ordering::AcqRel)
             && let Some(seen) = self.seen()
         {
             return Ok(seen);
@@ -337,7 +334,10 @@ impl Server {
         let seen = Arc::new(seen.map_err(|error| self.failed(&error))?);
         *instance.looked.lock() = Some(agreement.said);
         let before = self.seen.write().replace(seen.clone());
-        let changed = self.common.catalogue.put(&self.definition, &seen, before.as_deref())?;
+        let changed = self
+            .common
+            .catalogue
+            .put(&self.definition, &seen, before.as_deref())?;
         if changed || before.is_none() {
             self.common.generation.fetch_add(1, Ordering::Relaxed);
             for change in [Change::Tools, Change::Resources, Change::Prompts] {
@@ -409,7 +409,11 @@ impl Server {
         {
             let mut watched = instance.watched.lock();
             let listeners = watched.entry(uri.to_owned()).or_default();
-            *listeners = if on { *listeners + 1 } else { listeners.saturating_sub(1) };
+            *listeners = if on {
+                *listeners + 1
+            } else {
+                listeners.saturating_sub(1)
+            };
             let news = if on { *listeners == 1 } else { *listeners == 0 };
             if *listeners == 0 {
                 watched.remove(uri);
@@ -530,9 +534,7 @@ impl Server {
         let name = self.name();
         match withheld {
             Withheld::Untrusted => {
-                let why = format!(
-                    "{name} comes from a project's file, and nobody has approved it"
-                );
+                let why = format!("{name} comes from a project's file, and nobody has approved it");
                 Fault::new(Code::SourceUnavailable, why)
                     .with_hint(format!("ask the user to run `rung gateway trust {name}`"))
             }
@@ -542,10 +544,11 @@ impl Server {
                 Fault::new(Code::SourceUnauthorized, why)
                     .with_hint(format!("ask the user to set {variables}, then call again"))
             }
-            Withheld::Unusable(why) => {
-                Fault::new(Code::SourceUnavailable, format!("{name} cannot be reached: {why}"))
-                    .with_hint("ask the user to correct its entry in the configuration")
-            }
+            Withheld::Unusable(why) => Fault::new(
+                Code::SourceUnavailable,
+                format!("{name} cannot be reached: {why}"),
+            )
+            .with_hint("ask the user to correct its entry in the configuration"),
         }
     }
 }
@@ -598,9 +601,16 @@ impl Delegate for Ear {
 impl Server {
     /// Its lists are others now: they are read again, once, however often it says so meanwhile.
     fn heard_of_change(self: &Arc<Self>) {
-        let instances: Vec<_> = self.instances.lock().iter().map(|(whose, instance)| (whose.clone(), instance.clone())).collect();
+        let instances: Vec<_> = self
+            .instances
+            .lock()
+            .iter()
+            .map(|(whose, instance)| (whose.clone(), instance.clone()))
+            .collect();
         for (_, instance) in instances {
-            if instance.connection.agreement().is_none() || instance.stale.swap(true, Ordering::AcqRel) {
+            if instance.connection.agreement().is_none()
+                || instance.stale.swap(true, Ordering::AcqRel)
+            {
                 continue;
             }
             instance.busy.fetch_add(1, Ordering::AcqRel);

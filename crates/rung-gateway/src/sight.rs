@@ -1,8 +1,10 @@
 //! Who sees what: the one decision that listing, finding, describing, calling, reading and prompting ask.
 
+use std::fmt;
+
 use rung_auth::{Access, Permit};
 
-use crate::policy::{Policy, Thing, Verdict};
+use crate::policy::{Policy, Rule, Thing, Verdict};
 use crate::redact::Redactor;
 
 /// Who reaches other servers over HTTP.
@@ -28,37 +30,49 @@ pub struct Rules {
 }
 
 /// Whether something is there for somebody, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// It is there.
-    Allowed,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision<'p> {
+    /// It is there; by this rule, where one says so.
+    Allowed(Option<Rule<'p>>),
     /// The policy says no, by this rule.
-    Policy(Verdict),
+    Policy(Rule<'p>),
     /// The caller's grant does not name it.
     Grant,
     /// Callers of this sort are not let through.
     Door,
 }
 
-impl Decision {
+impl Decision<'_> {
     /// Whether it is there.
     pub fn is_allowed(&self) -> bool {
-        *self == Self::Allowed
+        matches!(self, Self::Allowed(_))
+    }
+}
+
+impl fmt::Display for Decision<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allowed(Some(rule)) => write!(f, "allowed by {rule}"),
+            Self::Allowed(None) => f.write_str("allowed: no rule says otherwise"),
+            Self::Policy(rule) => write!(f, "denied by {rule}"),
+            Self::Grant => f.write_str("denied: the grant does not name it"),
+            Self::Door => f.write_str("denied: such callers do not reach other servers"),
+        }
     }
 }
 
 impl Rules {
     /// Whether something is there for somebody. There is no other place where that is decided.
-    pub fn decide(&self, permit: &Permit, thing: Thing<'_>) -> Decision {
-        let verdict = self.policy.verdict(thing);
-        if !verdict.is_allowed() {
-            return Decision::Policy(verdict);
-        }
+    pub fn decide(&self, permit: &Permit, thing: Thing<'_>) -> Decision<'_> {
+        let rule = match self.policy.verdict(thing) {
+            Verdict::Allowed(rule) => rule,
+            Verdict::Denied(rule) => return Decision::Policy(rule),
+        };
         let open = match (permit.scope(), self.open_to) {
             _ if permit.is_local() => true,
             (Some(scope), _) => {
                 return if is_named(scope, thing) {
-                    Decision::Allowed
+                    Decision::Allowed(rule)
                 } else {
                     Decision::Grant
                 };
@@ -68,7 +82,7 @@ impl Rules {
             (None, OpenTo::Granted) => false,
         };
         if open {
-            Decision::Allowed
+            Decision::Allowed(rule)
         } else {
             Decision::Door
         }

@@ -59,7 +59,9 @@ impl Tasks {
         };
         while tasks.len() >= MAX_TASKS || of_server(&tasks) >= MAX_OF_SERVER {
             let all = tasks.len() >= MAX_TASKS;
-            let candidates = tasks.iter().filter(|((server, _), _)| all || *server == name);
+            let candidates = tasks
+                .iter()
+                .filter(|((server, _), _)| all || *server == name);
             // Those that are over go first, and of those the oldest.
             let oldest = candidates.min_by_key(|(_, task)| (task.is_active(), task.begun_ms));
             let Some(key) = oldest.map(|(key, _)| key.clone()) else {
@@ -86,7 +88,11 @@ impl Tasks {
     /// Those that `wanted` wants, the oldest first.
     pub(crate) fn list(&self, wanted: impl Fn(&Task) -> bool) -> Vec<Task> {
         let tasks = self.0.lock();
-        let mut all: Vec<Task> = tasks.values().filter(|task| wanted(task)).cloned().collect();
+        let mut all: Vec<Task> = tasks
+            .values()
+            .filter(|task| wanted(task))
+            .cloned()
+            .collect();
         drop(tasks);
         all.sort_by(|a, b| (a.begun_ms, &a.id).cmp(&(b.begun_ms, &b.id)));
         all
@@ -127,7 +133,9 @@ impl Gateway {
         }
         let tool = &order.tool.tool;
         let connection = &instance.connection;
-        let begun = connection.begin_task(tool, order.arguments, how, ttl_ms).await?;
+        let begun = connection
+            .begin_task(tool, order.arguments, how, ttl_ms)
+            .await?;
         let state = match begun {
             Begun::Done(answer) => return Ok(Outcome::Done(answer)),
             Begun::Task(state) => state,

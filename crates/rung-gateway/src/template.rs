@@ -12,7 +12,8 @@ pub(crate) fn fits(template: &str, uri: &str) -> bool {
     let Some((expression, after)) = rest.split_once('}') else {
         return false;
     };
-    let wide = expression.starts_with(['+', '#', '/', '.', ';', '?', '&']) || expression.ends_with('*');
+    let wide =
+        expression.starts_with(['+', '#', '/', '.', ';', '?', '&']) || expression.ends_with('*');
     let ends = uri.char_indices().map(|(at, _)| at).chain([uri.len()]);
     // The shortest first, and no further than the expression reaches.
     ends.take_while(|end| wide || !uri[..*end].contains('/'))

@@ -31,15 +31,17 @@ impl Work {
         let tasks = &gateway.0.tasks;
         Self {
             calls: calls.list(|call| call.owner == *owner && here(&call.server)),
-            tasks: tasks.list(|task| {
-                task.owner == *owner && here(task.server.name()) && task.is_active()
-            }),
+            tasks: tasks
+                .list(|task| task.owner == *owner && here(task.server.name()) && task.is_active()),
         }
     }
 
     /// How much others have under way at a server. More than that, nobody is told.
     pub(crate) fn of_others(gateway: &Gateway, owner: &Owner, server: &str) -> usize {
-        let calls = gateway.0.calls.list(|call| call.owner != *owner && *call.server == *server);
+        let calls = gateway
+            .0
+            .calls
+            .list(|call| call.owner != *owner && *call.server == *server);
         let tasks = gateway.0.tasks.list(|task| {
             task.owner != *owner && **task.server.name() == *server && task.is_active()
         });

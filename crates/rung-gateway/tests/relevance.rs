@@ -128,7 +128,10 @@ fn plain(catalogue: &[(String, Tool)], query: &str) -> Vec<String> {
     let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
     let mut found: Vec<(&str, &str)> = Vec::new();
     for (server, tool) in catalogue {
-        let text = format!("{server}::{} {} {}", tool.name, tool.title, tool.description);
+        let text = format!(
+            "{server}::{} {} {}",
+            tool.name, tool.title, tool.description
+        );
         let text = text.to_lowercase();
         if words.iter().all(|word| text.contains(word)) {
             found.push((&tool.name, server));
@@ -136,7 +139,9 @@ fn plain(catalogue: &[(String, Tool)], query: &str) -> Vec<String> {
     }
     found.sort_unstable();
     let names = found.iter().take(SEEN);
-    names.map(|(name, server)| format!("{server}::{name}")).collect()
+    names
+        .map(|(name, server)| format!("{server}::{name}"))
+        .collect()
 }
 
 #[allow(clippy::cast_precision_loss)]

@@ -187,8 +187,7 @@ impl Builder {
         self.names.push_str(document.server);
         let server_end = offset(self.names.len());
         self.names.push_str(document.name);
-        self.name_ends
-            .push((server_end, offset(self.names.len())));
+        self.name_ends.push((server_end, offset(self.names.len())));
         let both = folded(document.server).chain(folded(document.name));
         self.marks.push((mark(folded(document.name)), mark(both)));
     }

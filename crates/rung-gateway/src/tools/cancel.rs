@@ -43,7 +43,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     let owner = Owner::of(asking.call);
     let id = &input.request_id;
-    let mut calls = asking.gateway.0.calls.list(|call| call.owner == owner && call.id() == *id);
+    let mut calls = asking
+        .gateway
+        .0
+        .calls
+        .list(|call| call.owner == owner && call.id() == *id);
     let Some(call) = calls.pop() else {
         let shown = rung_ladder::head(id, 128);
         let why = format!("no call of yours that is under way has the id {shown:?}");
@@ -53,8 +57,13 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     };
     let was_stalled = call.is_stalled();
     if !was_stalled && !input.force {
-        let why = format!("{id} is well: it was last heard of {} s ago", seconds(call.quiet_for()));
-        return Err(Fault::new(Code::WorkPending, why).with_hint("\"force\": true ends it all the same"));
+        let why = format!(
+            "{id} is well: it was last heard of {} s ago",
+            seconds(call.quiet_for())
+        );
+        return Err(
+            Fault::new(Code::WorkPending, why).with_hint("\"force\": true ends it all the same")
+        );
     }
     call.end();
     asking

@@ -107,7 +107,8 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let names = unseen.iter().map(|server| server.name().to_string());
     let not_seen_yet: Vec<String> = names.collect();
     gateway.look_at(unseen);
-    let hint = "these servers are being looked at for the first time: search again in a few seconds";
+    let hint =
+        "these servers are being looked at for the first time: search again in a few seconds";
     asking
         .reply(Output {
             truncated: found.total > results.len(),
@@ -124,7 +125,10 @@ impl Filters {
     fn fit(&self, (server, known): &Tool) -> bool {
         let tagged =
             |tag: &String| known.tags().contains(&tag.as_str()) || **tag == **server.name();
-        let server_fits = self.server.as_deref().is_none_or(|name| name == &**server.name());
+        let server_fits = self
+            .server
+            .as_deref()
+            .is_none_or(|name| name == &**server.name());
         server_fits
             && self.risk_max.is_none_or(|most| known.risk <= most)
             && self.tags.iter().all(tagged)
@@ -140,7 +144,11 @@ fn card((server, known): &Tool) -> Card {
         title: known.title.clone().filter(|title| **title != **tool_name),
         short_description: short(&known.description, SHORT_CHARS),
         tags: known.tags(),
-        availability: if server.is_online() { "online" } else { "offline" },
+        availability: if server.is_online() {
+            "online"
+        } else {
+            "offline"
+        },
         risk_hint: known.risk,
         task_support: known.tasks.clone(),
     }

@@ -38,7 +38,9 @@ pub(super) struct Output<'a> {
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
-    let server = asking.gateway.server(&asking.call.permit, &input.server_name)?;
+    let server = asking
+        .gateway
+        .server(&asking.call.permit, &input.server_name)?;
     let prior = server.status();
     let instance = server.open(asking.call).await?;
     let seen = server.look(&instance).await?;
@@ -52,7 +54,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             cancelled_request_count: 0,
             active_task_count: 0,
             cancelled_task_count: 0,
-            message: format!("{} is online with {} tool(s)", server.name(), seen.tools.len()),
+            message: format!(
+                "{} is online with {} tool(s)",
+                server.name(),
+                seen.tools.len()
+            ),
         })
         .await
 }

@@ -111,7 +111,11 @@ fn arguments(schema: &Value) -> Vec<Argument<'_>> {
     let properties = schema["properties"].as_object().into_iter().flatten();
     let argument = |(name, argument): (&'_ String, &'_ Value)| {
         let said = argument["description"].as_str().unwrap_or_default();
-        (short(said, SHORT_CHARS), required.contains(&name.as_str()), kind(argument))
+        (
+            short(said, SHORT_CHARS),
+            required.contains(&name.as_str()),
+            kind(argument),
+        )
     };
     properties
         .map(|(name, schema)| {
@@ -148,7 +152,15 @@ fn kind(argument: &Value) -> String {
 
 /// Keywords that say more of an argument than its type.
 const DEEP: [&str; 9] = [
-    "properties", "anyOf", "oneOf", "allOf", "$ref", "pattern", "minimum", "maximum", "format",
+    "properties",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "$ref",
+    "pattern",
+    "minimum",
+    "maximum",
+    "format",
 ];
 
 fn is_nested(argument: &Value) -> bool {

@@ -74,8 +74,9 @@ pub(super) async fn stop(asking: &Asking<'_>) -> Result<Stopped, Fault> {
     let work = Work::of(gateway, &owner, Some(name));
     if !work.is_empty() && !input.force {
         let why = format!("you have {work} under way at {name}");
-        return Err(Fault::new(Code::WorkPending, why)
-            .with_hint("gateway.list_pending and gateway.tasks_list show it; \"force\": true ends it"));
+        return Err(Fault::new(Code::WorkPending, why).with_hint(
+            "gateway.list_pending and gateway.tasks_list show it; \"force\": true ends it",
+        ));
     }
     let prior = server.status();
     let ended = work.end(gateway).await;

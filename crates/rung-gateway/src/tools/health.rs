@@ -129,7 +129,9 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             servers,
             counts,
             last_refresh_ts: iso(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
-            problems: problems.filter(|_| operator && input.server.is_none()).collect(),
+            problems: problems
+                .filter(|_| operator && input.server.is_none())
+                .collect(),
         })
         .await
 }
@@ -138,7 +140,9 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
     let state = asking.gateway.state();
     let seen = server.seen();
     let permit = &asking.call.permit;
-    let visible = seen.as_ref().map(|seen| state.tools_of(permit, server, seen).count());
+    let visible = seen
+        .as_ref()
+        .map(|seen| state.tools_of(permit, server, seen).count());
     let trouble = server.trouble().filter(|_| status == Status::Failed);
     let withheld = server.definition.withheld.as_ref();
     let missing = match withheld {
@@ -159,9 +163,9 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             Some(Withheld::Untrusted) => Some(format!("rung gateway trust {name}")),
             Some(Withheld::Missing(variables)) => Some(format!("set {}", variables.join(", "))),
             Some(Withheld::Unusable(why)) => Some(format!("correct its entry: {why}")),
-            None if server.definition.edit_waits => {
-                Some(format!("an edit waits for approval: rung gateway trust {name}"))
-            }
+            None if server.definition.edit_waits => Some(format!(
+                "an edit waits for approval: rung gateway trust {name}"
+            )),
             None => None,
         },
         missing_env_vars: missing,
@@ -173,17 +177,29 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             };
             let about = seen.as_ref().map(|seen| &seen.about);
             Detail {
-                startup_policy: if server.definition.eager { "eager" } else { "lazy" },
+                startup_policy: if server.definition.eager {
+                    "eager"
+                } else {
+                    "lazy"
+                },
                 startup_source: server.definition.origin,
-                source_path: server.definition.file.as_ref().map(|file| file.display().to_string()),
+                source_path: server
+                    .definition
+                    .file
+                    .as_ref()
+                    .map(|file| file.display().to_string()),
                 sharing: server.definition.sharing,
                 running: server.running(),
                 server_info: about.map(|about| about.server.clone()),
                 server_capabilities: about.map(|about| about.capabilities.clone()),
                 instructions: about.and_then(|about| about.instructions.clone()),
                 definition_tokens: seen.as_deref().map(tokens),
-                hidden_tools: visible.map(|visible| all - visible).filter(|hidden| *hidden > 0),
-                unusable_tools: dropped.map(|(tool, why)| format!("{tool}: {why}")).collect(),
+                hidden_tools: visible
+                    .map(|visible| all - visible)
+                    .filter(|hidden| *hidden > 0),
+                unusable_tools: dropped
+                    .map(|(tool, why)| format!("{tool}: {why}"))
+                    .collect(),
                 failed_at: trouble.map(|trouble| iso(trouble.at_ms)),
                 last_stderr: rung_ladder::head(&server.last_words(), WORDS_BYTES).to_owned(),
             }

@@ -101,13 +101,7 @@ impl Options {
 
     /// What of a reply is sent: no more than the policy, the caller's budget and the call itself allow.
     pub(super) fn limits(&self, asking: &Asking<'_>) -> Limits {
-        let policy = asking.gateway.state().rules.policy.limits();
-        let most = asking.call.budget.max_bytes.min(policy.max_output_bytes);
-        Limits {
-            max_bytes: most.min(self.max_output_chars.unwrap_or(usize::MAX)),
-            max_tokens: policy.max_output_tokens,
-            count_tokens: asking.gateway.0.options.count_tokens,
-        }
+        Limits::of(asking.gateway, asking.call, self.max_output_chars)
     }
 
     /// What is masked, whatever the caller wants; and more, where they do.
@@ -142,7 +136,9 @@ impl<'a> Input<'a> {
                 && input.meta.is_none()
                 && correlated.iter().all(|id| id.is_none())
                 && input.options.as_ref().is_none_or(Options::is_sound)
-                && input.arguments.is_none_or(|given| given.get().starts_with('{'))
+                && input
+                    .arguments
+                    .is_none_or(|given| given.get().starts_with('{'))
         };
         match read {
             Ok(input) if plain(&input) => Ok(input),
@@ -179,7 +175,9 @@ impl<'a> Input<'a> {
                 task.and_then(|task| task.poll_interval).map(Value::from),
             ),
         ];
-        let of_task = of_task.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let of_task = of_task
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
         let own = ids.chain(of_task);
         let mut meta = self.meta.map(|meta| meta.get().to_owned());
         for (name, value) in trace {

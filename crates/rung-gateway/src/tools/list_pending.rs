@@ -47,8 +47,17 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         asking.gateway.server(&asking.call.permit, name)?;
     }
     let owner = Owner::of(asking.call);
-    let here = |call: &Begun| input.server.as_deref().is_none_or(|name| *name == *call.server);
-    let calls = asking.gateway.0.calls.list(|call| call.owner == owner && here(call));
+    let here = |call: &Begun| {
+        input
+            .server
+            .as_deref()
+            .is_none_or(|name| *name == *call.server)
+    };
+    let calls = asking
+        .gateway
+        .0
+        .calls
+        .list(|call| call.owner == owner && here(call));
     let requests: Vec<Request> = calls.iter().map(|call| shown(call)).collect();
     asking
         .reply(Output {

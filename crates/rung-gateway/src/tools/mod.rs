@@ -141,7 +141,10 @@ impl Tools {
     }
 
     fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
-        let mut named = self.entries.iter().filter(|entry| &*entry.card.name == name);
+        let mut named = self
+            .entries
+            .iter()
+            .filter(|entry| &*entry.card.name == name);
         let found = named.next().filter(|entry| self.is_granted(entry, permit));
         found.ok_or_else(|| {
             let granted = self.entries.iter();
@@ -228,7 +231,10 @@ pub(crate) fn named(fault: Fault, names: Names) -> Fault {
     if names == Names::Dotted {
         return fault;
     }
-    match fault.hint().map(|hint| hint.replace("gateway.", "gateway_")) {
+    match fault
+        .hint()
+        .map(|hint| hint.replace("gateway.", "gateway_"))
+    {
         Some(hint) => fault.with_hint(hint),
         None => fault,
     }

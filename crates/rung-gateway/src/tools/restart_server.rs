@@ -33,7 +33,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             cancelled_request_count: stopped.ended.calls,
             active_task_count: stopped.ended.tasks,
             cancelled_task_count: stopped.ended.tasks_ended,
-            message: format!("{} was started again, with {} tool(s)", server.name(), seen.tools.len()),
+            message: format!(
+                "{} was started again, with {} tool(s)",
+                server.name(),
+                seen.tools.len()
+            ),
         })
         .await
 }

@@ -36,7 +36,9 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let task = find(&asking, &input.server_name, &input.task_id)?;
     if !task.is_active() {
         let why = format!("{} is over", task.id);
-        return Err(Fault::new(Code::NotFound, why).with_hint("gateway.tasks_result has its result"));
+        return Err(
+            Fault::new(Code::NotFound, why).with_hint("gateway.tasks_result has its result")
+        );
     }
     let connection = &task.instance.connection;
     let cancelled = connection.cancel_task(&task.id, How::default()).await;

@@ -91,7 +91,11 @@ pub(super) fn find(asking: &Asking<'_>, server: &str, id: &str) -> Result<Task, 
 
 /// How a task is now, noted down.
 pub(super) async fn look(asking: &Asking<'_>, task: &Task) -> Result<Box<RawValue>, Fault> {
-    let state = task.instance.connection.task(&task.id, How::default()).await;
+    let state = task
+        .instance
+        .connection
+        .task(&task.id, How::default())
+        .await;
     let state = state.map_err(|error| task.server.fault(error))?;
     let tasks = &asking.gateway.0.tasks;
     tasks.note(task.server.name(), &task.id, state.get());

@@ -56,7 +56,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         let wanted = input.server_name.as_deref();
         wanted.is_none_or(|name| name == &**task.server.name())
     };
-    let tasks = asking.gateway.0.tasks.list(|task| task.owner == owner && here(task));
+    let tasks = asking
+        .gateway
+        .0
+        .tasks
+        .list(|task| task.owner == owner && here(task));
     // Behind the task that it names, or from the start where that is forgotten.
     let after = input.cursor.as_deref();
     let start = after.and_then(|after| tasks.iter().position(|task| task.id == after));

@@ -50,7 +50,18 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let answer = answer.map_err(|error| task.server.fault(error))?;
     // What is told of it from now on is how it ended.
     let _known_or_not = look(&asking, &task).await;
-    let (redactor, limits) = (input.options.redactor(&asking), input.options.limits(&asking));
+    let (redactor, limits) = (
+        input.options.redactor(&asking),
+        input.options.limits(&asking),
+    );
     let keep = asking.gateway.0.keep.clone();
-    dressed(answer, Some(&task.tool_id), &redactor, limits, asking.call, keep).await
+    dressed(
+        answer,
+        Some(&task.tool_id),
+        &redactor,
+        limits,
+        asking.call,
+        keep,
+    )
+    .await
 }
