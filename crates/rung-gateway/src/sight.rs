@@ -1,6 +1,7 @@
 //! Who sees what: the one decision that listing, finding, describing, calling, reading and prompting ask.
 
 use std::fmt;
+use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
 
@@ -22,7 +23,7 @@ pub enum OpenTo {
 /// What decides.
 pub struct Rules {
     /// The files that the user and the project have.
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     /// What is masked in everything that comes back.
     pub redactor: Redactor,
     /// Who reaches other servers at all.

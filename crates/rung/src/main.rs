@@ -7,6 +7,7 @@ mod databases;
 mod demo;
 mod embeddings;
 mod exit;
+mod gateway;
 mod grant_file;
 mod offer;
 mod password;

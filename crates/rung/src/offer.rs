@@ -5,12 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rung_auth::Permit;
 use rung_fault::Fault;
+use rung_gateway::{Gateway, Surface};
 use rung_kv::{Presence, Records};
 use rung_ladder::Budget;
 use rung_mcp::{Offer, SealKey, TaskStore};
 use rung_pdpp::tools::Tools as Data;
 use rung_tool::{
-    Call, Card, Names, Pending, Plain, Reply, Resources, Sources, ToolSource, unknown_tool,
+    Call, Card, Names, Pending, Plain, PromptSource, Prompts, Reply, Resources, Sources,
+    ToolSource, unknown_tool,
 };
 use serde_json::value::RawValue;
 
@@ -30,6 +32,7 @@ pub(crate) fn offer(
     names: Names,
     fixtures: Option<&Fixtures>,
     data: Option<Arc<Data>>,
+    others: Option<(Gateway, Surface)>,
 ) -> Result<Offer, Fault> {
     let own: Arc<dyn ToolSource> = Arc::new(results.toolbox(settings)?);
     let mut tools: Vec<Arc<dyn ToolSource>> = Vec::new();
@@ -51,7 +54,28 @@ pub(crate) fn offer(
         instructions.extend([" ", &*list, " names those that you may open.\n"]);
         tools.push(Arc::new(ForGuests(Arc::new(databases))));
     }
+    let mut prompts: Vec<Arc<dyn PromptSource>> = Vec::new();
+    let mut changes = None;
+    if let Some((gateway, surface)) = others {
+        changes = Some(gateway.changes());
+        let theirs: Arc<dyn ToolSource> = match surface {
+            Surface::Meta => {
+                let told = crate::gateway::INSTRUCTIONS;
+                instructions.push_str(&match names {
+                    Names::Dotted => told.to_owned(),
+                    Names::Plain => told.replace("gateway.", "gateway_"),
+                });
+                Arc::new(rung_gateway::Tools::new(gateway.clone())?)
+            }
+            Surface::Direct => Arc::new(rung_gateway::Direct(gateway.clone())),
+        };
+        tools.push(Arc::new(ForGuests(theirs)));
+        resources.push(Arc::new(rung_gateway::Resources(gateway.clone())));
+        prompts.push(Arc::new(rung_gateway::Prompts { gateway, surface }));
+    }
     if let Some(fixtures) = fixtures {
+        prompts.push(Arc::new(fixtures.clone()));
+        changes = Some(fixtures.changes.clone());
         tools.push(Arc::new(fixtures.clone()));
         resources.push(Arc::new(fixtures.clone()));
     }
@@ -79,8 +103,8 @@ pub(crate) fn offer(
             ),
         tools,
         resources: Arc::new(Resources(resources)),
-        prompts: fixtures.map(|fixtures| Arc::new(fixtures.clone()) as _),
-        changes: fixtures.map(|fixtures| fixtures.changes.clone()),
+        prompts: (!prompts.is_empty()).then(|| Arc::new(Prompts(prompts)) as _),
+        changes,
         budget: Budget::bytes(settings.reply_max_bytes()),
         key: SealKey::new(results.request_key()?),
         tasks: Some(Arc::new(KeptTasks {

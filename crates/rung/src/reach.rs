@@ -1,6 +1,5 @@
 //! Which server is meant: one by its name, a command, or an address.
 
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,20 +190,8 @@ fn command(args: &ReachArgs, words: &[String]) -> Result<Command, Fault> {
         };
         command.env.push(pair);
     }
-    command.keeper = keeper();
+    command.keeper = crate::gateway::keeper();
     Ok(command)
-}
-
-/// We ourselves stay with a child, under another name.
-#[cfg(target_os = "linux")]
-fn keeper() -> Option<Vec<OsString>> {
-    let own = std::env::current_exe().ok()?;
-    Some(vec![own.into(), "keep-child".into()])
-}
-
-#[cfg(not(target_os = "linux"))]
-fn keeper() -> Option<Vec<OsString>> {
-    None
 }
 
 fn address(args: &ReachArgs, url: &str, own: &Map<String, Json>) -> Result<Target, Fault> {

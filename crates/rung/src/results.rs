@@ -81,6 +81,11 @@ impl Results {
         rung_kv::Records::tasks(self.store.clone())
     }
 
+    /// What other servers were seen to offer.
+    pub(crate) fn catalogue(&self) -> rung_kv::Records {
+        rung_kv::Records::catalogue(self.store.clone())
+    }
+
     /// The key that makes cursors ours.
     pub(crate) fn cursor_key(&self) -> CursorKey {
         self.key.clone()

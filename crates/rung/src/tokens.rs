@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rung_auth::{Access, Permit, Scope, Token, TokenRecord, admit};
+use rung_auth::{Access, Permit, Scope, Secret, Token, TokenRecord, admit};
 use rung_fault::{Code, Coded as _, Fault};
 use rung_mcp::http::{Admission, Denied};
 use rung_tool::Pending;
@@ -142,6 +142,8 @@ pub(crate) struct Guests {
     agents: Arc<Mutex<Agents>>,
     /// Whether there is personal data, as far as is known.
     guarding: AtomicBool,
+    /// Who is let in by a token that is on no record.
+    given: Option<TokenRecord>,
 }
 
 /// Agents that came with the token of a grant, and when it was last looked whether it holds.
@@ -195,7 +197,24 @@ impl Guests {
             known: Arc::default(),
             agents: Arc::default(),
             guarding: AtomicBool::new(false),
+            given: None,
         }
+    }
+
+    /// Lets in whoever shows this token as well, to read and to write.
+    pub(crate) fn or_token(mut self, token: Option<&Secret<String>>) -> Result<Self, Fault> {
+        self.given = match token {
+            None => None,
+            Some(token) => Some(TokenRecord {
+                hash: Token::shown(token.expose().clone()).hash(),
+                caller: "given".to_owned().try_into()?,
+                grant: format!("{GRANT}given").try_into()?,
+                access: Access::Write,
+                expires_ms: None,
+                scope: None,
+            }),
+        };
+        Ok(self)
     }
 
     /// Whether there is personal data here, which once it is there is taken to stay.
@@ -319,10 +338,13 @@ impl Guests {
         match (bearer, self.open) {
             (Some(token), _) => {
                 let token = Token::shown(token.to_owned());
+                let records = records.iter().chain(&self.given);
                 admit(&token, records, now_ms()).map_err(|_| Denied::BadToken)
             }
             (None, Open::Always) => Ok(Permit::anonymous()),
-            (None, Open::WhileNoToken) if records.is_empty() => Ok(Permit::anonymous()),
+            (None, Open::WhileNoToken) if records.is_empty() && self.given.is_none() => {
+                Ok(Permit::anonymous())
+            }
             (None, Open::WhileNoToken | Open::Never) => Err(Denied::NoToken),
         }
     }
@@ -332,7 +354,7 @@ impl Guests {
             return self.judge(None, records).is_ok();
         }
         let now_ms = now_ms();
-        records.iter().any(|record| {
+        records.iter().chain(&self.given).any(|record| {
             let mine = (&record.caller, &record.grant) == (permit.caller(), permit.grant());
             mine && record.expires_ms.is_none_or(|end| end > now_ms)
         })

@@ -8,6 +8,7 @@ mod door;
 mod idle;
 mod lanes;
 mod post;
+mod rate;
 mod sessions;
 mod stream;
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub protocol: bool,
     /// What is counted there.
     pub registry: Registry,
+    /// Requests that one caller may make in a minute; 0 for any number.
+    pub rate: u32,
 }
 
 impl Config {
@@ -77,6 +80,7 @@ impl Config {
             beside: Router::new(),
             protocol: true,
             registry: Registry::default(),
+            rate: 0,
         }
     }
 }
@@ -91,6 +95,7 @@ pub(crate) struct App {
     pub(crate) sessions: Option<Sessions>,
     registry: Registry,
     protocol: bool,
+    rate: Option<rate::Rate>,
 }
 
 impl App {
@@ -115,6 +120,7 @@ pub async fn serve(
         server: server.clone(),
         registry: config.registry,
         protocol: config.protocol,
+        rate: rate::Rate::new(config.rate),
     });
     let router = router(app.clone()).merge(config.beside);
     let tracker = TaskTracker::new();
@@ -266,7 +272,7 @@ async fn guarded(app: &Arc<App>, router: &Router, peer: IpAddr, mut request: Arr
         StatusCode::NO_CONTENT.into_response()
     } else if app.protocol && matches!(request.uri().path(), PATH | PATH_SLASH) {
         // Not through the router, which costs as much as the call.
-        protocol(app, request).await
+        protocol(app, peer, request).await
     } else {
         let Ok(response) = router.clone().oneshot(request).await;
         response
@@ -291,12 +297,19 @@ async fn guarded(app: &Arc<App>, router: &Router, peer: IpAddr, mut request: Arr
     response
 }
 
-async fn protocol(app: &Arc<App>, request: Arrival) -> Response {
+async fn protocol(app: &Arc<App>, peer: IpAddr, request: Arrival) -> Response {
     let origin = app.door.origin(request.headers());
     let mut response = match app.door.admit(request.headers()).await {
         Ok(permit) => {
             let said = app.door.says(&permit);
-            let mut response = admitted(app, permit, request).await;
+            let taken = app
+                .rate
+                .as_ref()
+                .map_or(Ok(()), |rate| rate.take(&permit, peer));
+            let mut response = match taken {
+                Ok(()) => admitted(app, permit, request).await,
+                Err(wait) => too_often(app, wait),
+            };
             response.headers_mut().extend(said);
             response
         }
@@ -319,6 +332,18 @@ async fn admitted(app: &Arc<App>, permit: Permit, request: Arrival) -> Response 
         _ if app.sessions_of(&permit).is_none() => not_allowed("POST"),
         _ => not_allowed("POST, GET, DELETE"),
     }
+}
+
+fn too_often(app: &App, wait: Duration) -> Response {
+    app.server.0.metrics.turn_away("rate");
+    let seconds = wait.as_secs() + 1;
+    let hint = format!("come again in {seconds} s");
+    let body = json!({"error": {"type": "rate_limit_error", "code": "slow_down", "message": "too many requests", "hint": hint}});
+    let mut response = json_response(StatusCode::TOO_MANY_REQUESTS, body.to_string());
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 fn not_allowed(allowed: &'static str) -> Response {

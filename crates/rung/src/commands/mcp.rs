@@ -1,6 +1,7 @@
 //! `rung mcp`
 
 use std::io;
+use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
@@ -9,19 +10,40 @@ use rung_mcp::{Server, stdio};
 use crate::cli::McpArgs;
 use crate::conformance::Fixtures;
 use crate::exit::Result;
+use crate::gateway::gateway;
 use crate::offer::offer;
 use crate::results::Results;
 use crate::settings::Settings;
+use crate::windows::{self, Meeting, Serving};
 
-pub(super) fn run(args: &McpArgs, settings: &Settings) -> Result {
-    super::log_to_stderr(settings);
-    let results = Results::open(settings)?;
+pub(super) fn run(args: &McpArgs, settings: Settings) -> Result {
+    super::log_to_stderr(&settings);
+    let results = Results::open(&settings)?;
+    let others = gateway(&args.gateway, &settings, &results)?;
+    if others.is_empty() {
+        return alone(args, &settings, &results);
+    }
+    let (names, surface) = (args.tool_names.into(), args.gateway.surface.into());
+    let fixtures = args.conformance.then(Fixtures::new);
+    let digest = others.digest(&format!("{args:?} {settings:?}"));
+    let meeting = Meeting::at(&settings.home()?, &digest);
+    let served = others.clone();
+    let serving: Serving = Arc::new(move || {
+        let others = Some((served.clone(), surface));
+        offer(&settings, &results, names, fixtures.as_ref(), None, others)
+    });
+    Ok(windows::serve(meeting.as_ref(), &others, &serving)?)
+}
+
+/// Serves what is ours, where there is nothing else.
+fn alone(args: &McpArgs, settings: &Settings, results: &Results) -> Result {
     let fixtures = args.conformance.then(Fixtures::new);
     let offer = offer(
         settings,
-        &results,
+        results,
         args.tool_names.into(),
         fixtures.as_ref(),
+        None,
         None,
     )?;
     // The thread that reads answers most by itself; one more is enough for the rest.

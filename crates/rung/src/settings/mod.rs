@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     values: Layer,
     withheld: Vec<Withheld>,
     project: Option<Project>,
+    /// Whether the user approved it.
+    approved: bool,
     passed_over: Vec<PathBuf>,
 }
 
@@ -69,8 +71,9 @@ impl Settings {
         let mut said_here = layers::environment(given)?;
         said_here.extend(layers::flags(given)?);
         let (project, passed_over) = trust::find_project(given)?;
+        let mut approved = false;
         if let Some(project) = &project {
-            let approved = Trust::of(given)?.approves(project);
+            approved = Trust::of(given)?.approves(project);
             // Everything that is the user's own word, whether it comes below the project file or above it.
             let mut own = values.clone();
             own.extend(said_here.clone());
@@ -88,6 +91,7 @@ impl Settings {
             values,
             withheld,
             project,
+            approved,
             passed_over,
         })
     }
@@ -294,7 +298,20 @@ impl Settings {
         known.collect()
     }
 
-    fn number(&self, key: &str) -> u64 {
+    /// Whether a value comes from a project's file that nobody approved.
+    pub(crate) fn is_strangers(&self, origin: &Origin) -> bool {
+        let of_project = |project: &Project| matches!(origin, Origin::File { path, .. } if *path == project.path);
+        !self.approved && self.project.as_ref().is_some_and(of_project)
+    }
+
+    pub(crate) fn word(&self, key: &str) -> &'static str {
+        match self.values.get(key) {
+            Some((Value::Word(word), _)) => word,
+            other => unreachable!("{key} has a word by default, not {other:?}"),
+        }
+    }
+
+    pub(crate) fn number(&self, key: &str) -> u64 {
         match self.values.get(key) {
             Some((Value::Number(number), _)) => *number,
             other => unreachable!("{key} has a number by default, not {other:?}"),

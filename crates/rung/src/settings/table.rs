@@ -190,6 +190,33 @@ pub(crate) const SETTINGS: &[Setting] = &[
         help: "The endpoint of a model that databases name: texts are sent to `/embeddings` below it.",
     },
     Setting {
+        key: "gateway.idle_s",
+        env: Some("RUNG_GATEWAY_IDLE_S"),
+        kind: Kind::Number {
+            min: 1,
+            max: 365 * 24 * 60 * 60,
+        },
+        default: Some("600"),
+        power: Power::Limits,
+        help: "Seconds for which another server that nobody uses is kept running.",
+    },
+    Setting {
+        key: "gateway.open_to",
+        env: Some("RUNG_GATEWAY_OPEN_TO"),
+        kind: Kind::OneOf(&["granted", "tokens", "anybody"]),
+        default: Some("tokens"),
+        power: Power::Reaches,
+        help: "Who reaches other servers over HTTP: tokens whose grant names them; also every token that may change something and has no grant; or anybody who is let in.",
+    },
+    Setting {
+        key: "gateway.start_s",
+        env: Some("RUNG_GATEWAY_START_S"),
+        kind: Kind::Number { min: 1, max: 3_600 },
+        default: Some("60"),
+        power: Power::Limits,
+        help: "Seconds that another server may take to start.",
+    },
+    Setting {
         key: "home",
         env: Some("RUNG_HOME"),
         kind: Kind::Folder,

@@ -1,0 +1,267 @@
+//! `rung gateway`: other servers, and nothing else; and the operator's side of them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use rung_auth::{Access, Permit, Secret, Token, admit};
+use rung_fault::{Code, Fault};
+use rung_gateway::config::{self, Approvals};
+use rung_gateway::policy::Thing;
+use rung_mcp::http::{self, Config, Door};
+use rung_mcp::Server;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::cli::{GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, Transport};
+use crate::exit::Result;
+use crate::gateway::{approvals, gateway, places};
+use crate::offer::{now_ms, offer};
+use crate::results::Results;
+use crate::settings::Settings;
+use crate::table;
+use crate::tokens::{Guests, Open};
+use crate::windows::{self, Meeting, Serving};
+
+/// Where the program whose place this takes listens.
+const PORT: u16 = 3344;
+
+pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
+    match args.command {
+        None => serve(&args.serve, settings),
+        Some(GatewayCommand::Status {
+            files,
+            server,
+            json,
+        }) => status(&files, server.as_deref(), json, &settings),
+        Some(GatewayCommand::Trust {
+            files,
+            names,
+            list,
+            revoke,
+        }) => trust(&files, &names, list, revoke, &settings),
+        Some(GatewayCommand::Why {
+            files,
+            tool,
+            token,
+            json,
+        }) => why(&files, &tool, token.as_deref(), json, &settings),
+    }
+}
+
+fn serve(args: &GatewayServeArgs, settings: Settings) -> Result {
+    super::log_at(args.log_level.as_deref().unwrap_or(settings.log()));
+    // As the program whose place this takes has it, what is exported counts before what is said.
+    let transport = match std::env::var("PMCP_TRANSPORT").as_deref() {
+        Ok("http") => Transport::Http,
+        Ok("stdio") => Transport::Stdio,
+        _ => args.transport.unwrap_or(Transport::Stdio),
+    };
+    match transport {
+        Transport::Stdio => over_stdio(args, settings),
+        Transport::Http => over_http(args, &settings),
+    }
+}
+
+fn over_stdio(args: &GatewayServeArgs, settings: Settings) -> Result {
+    let results = Results::open(&settings)?;
+    let others = gateway(&args.files, &settings, &results)?;
+    let (names, surface) = (args.tool_names.into(), args.files.surface.into());
+    let digest = others.digest(&format!("{args:?} {settings:?}"));
+    let meeting = Meeting::at(&settings.home()?, &digest);
+    let served = others.clone();
+    let serving: Serving = Arc::new(move || {
+        let others = Some((served.clone(), surface));
+        offer(&settings, &results, names, None, None, others)
+    });
+    Ok(windows::serve(meeting.as_ref(), &others, &serving)?)
+}
+
+fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
+    let results = Results::open(settings)?;
+    let others = gateway(&args.files, settings, &results)?;
+    let address = address(args)?;
+    let token = token(args)?;
+    let open = match (&token, address.ip().is_loopback()) {
+        (Some(_), _) => Open::Never,
+        (None, true) => Open::WhileNoToken,
+        (None, false) => {
+            let why = format!("{} can be reached from other machines", address.ip());
+            return Err(Fault::new(Code::InvalidSetting, why)
+                .with_hint("set PMCP_AUTH_TOKEN, or make a token with `rung token new NAME`")
+                .into());
+        }
+    };
+    let rate = std::env::var("PMCP_RATE_LIMIT").ok();
+    let rate = rate.and_then(|rate| rate.parse().ok()).or(args.rate_limit);
+    let offer = offer(
+        settings,
+        &results,
+        args.tool_names.into(),
+        None,
+        None,
+        Some((others.clone(), args.files.surface.into())),
+    )?;
+    let guests = Guests::new(results.tokens(), None, open).or_token(token.as_ref())?;
+    let door = Door::new(address, Vec::new(), args.allowed_origin.clone(), guests);
+    let mut config = Config::new(door);
+    config.rate = rate.unwrap_or(0);
+    let runtime = super::runtime()?;
+    let internal = |error: std::io::Error| Fault::new(Code::Internal, error.to_string());
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            let why = format!("cannot listen at {address}: {error}");
+            Fault::new(Code::InvalidSetting, why).with_hint("choose another --port")
+        })?;
+        let address = listener.local_addr().map_err(internal)?;
+        eprintln!("listening at http://{address}{}", http::PATH);
+        let tended = others.clone();
+        tokio::spawn(async move { tended.tend().await });
+        let served = http::serve(Server::new(offer), config, listener, super::asked_to_stop());
+        served.await.map_err(internal)?;
+        others.shut_down().await;
+        Ok::<(), Fault>(())
+    })?;
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {
+    let wrong = |why: String| Fault::new(Code::InvalidSetting, why);
+    let host = std::env::var("PMCP_HOST").ok().or_else(|| args.host.clone());
+    let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+    let host = match host.as_str() {
+        "localhost" => "127.0.0.1",
+        host => host,
+    };
+    let host: IpAddr = host
+        .parse()
+        .map_err(|_| wrong(format!("{host:?} is no address to listen at")))?;
+    let port = match std::env::var("PMCP_PORT") {
+        Ok(port) => port
+            .parse()
+            .map_err(|_| wrong(format!("PMCP_PORT: {port:?} is no port")))?,
+        Err(_) => args.port.unwrap_or(PORT),
+    };
+    Ok(SocketAddr::new(host, port))
+}
+
+/// The token that callers must show, if one was given.
+fn token(args: &GatewayServeArgs) -> Result<Option<Secret<String>>, Fault> {
+    let exported = std::env::var("PMCP_AUTH_TOKEN").ok();
+    let said = exported.or_else(|| args.auth_token.clone());
+    let token = match (&args.auth_token_file, said) {
+        (Some(file), _) => Some(first_line(file)?),
+        (None, said) => said,
+    };
+    Ok(token.filter(|token| !token.is_empty()).map(Secret::new))
+}
+
+fn first_line(file: &Path) -> Result<String, Fault> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Fault::new(Code::InvalidSetting, format!("{}: {error}", file.display()))
+    })?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+fn status(files: &GatewayFiles, server: Option<&str>, as_json: bool, settings: &Settings) -> Result {
+    let results = Results::open(settings)?;
+    let report = gateway(files, settings, &results)?.report();
+    let known: Vec<&str> = report.servers.iter().map(|row| row.name.as_str()).collect();
+    if let Some(name) = server
+        && !known.contains(&name)
+    {
+        let fault = Fault::new(Code::UnknownServer, format!("no server is named {name:?}"));
+        return super::told(fault.with_hint(format!("there are {}", known.join(", "))), as_json);
+    }
+    let rows = report.servers.iter();
+    let rows: Vec<_> = rows.filter(|row| server.is_none_or(|name| row.name == name)).collect();
+    if as_json {
+        println!("{:#}", json!({"servers": rows, "problems": report.problems}));
+        return Ok(());
+    }
+    let mut shown = vec![["SERVER", "FROM", "START", "TOOLS", "STATE"].map(str::to_owned).to_vec()];
+    shown.extend(rows.iter().map(|row| {
+        let tools = row.tools.map_or_else(|| "?".to_owned(), |tools| tools.to_string());
+        vec![row.name.clone(), row.from.clone(), row.start.to_owned(), tools, row.state.clone()]
+    }));
+    print!("{}", table::aligned(&shown));
+    for problem in &report.problems {
+        eprintln!("warning: {problem}");
+    }
+    Ok(())
+}
+
+fn trust(
+    files: &GatewayFiles,
+    names: &[String],
+    list: bool,
+    revoke: bool,
+    settings: &Settings,
+) -> Result {
+    let places = places(files)?;
+    let Some(file) = config::project_file(&places) else {
+        let why = "there is no project here whose .mcp.json could be approved";
+        return Err(Fault::new(Code::NotFound, why)
+            .with_hint("name the project with --project DIR")
+            .into());
+    };
+    let mut known = Approvals::read(&approvals(settings)?);
+    if list {
+        for row in known.list(&file)? {
+            println!("{}\t{}", row.name, row.state);
+        }
+        return Ok(());
+    }
+    let done = if revoke {
+        known.revoke(&file, names)?
+    } else {
+        known.approve(&file, names)?
+    };
+    let what = if revoke { "no longer approved" } else { "approved" };
+    for name in done {
+        println!("{name}: {what}");
+    }
+    Ok(())
+}
+
+fn why(
+    files: &GatewayFiles,
+    tool: &str,
+    token: Option<&str>,
+    as_json: bool,
+    settings: &Settings,
+) -> Result {
+    let results = Results::open(settings)?;
+    let gateway = gateway(files, settings, &results)?;
+    let permit = match token {
+        None => Permit::local_user(Access::Write),
+        Some(name) => {
+            let records = results.tokens().list()?;
+            let record = records.into_iter().find(|record| record.caller.as_str() == name);
+            let mut record = record.ok_or_else(|| {
+                Fault::new(Code::NotFound, format!("no token is named {name:?}"))
+                    .with_hint("`rung token list` names them")
+            })?;
+            // Seen as its bearer would, with a token that nobody else will ever have.
+            let stand_in = Token::generate()?;
+            record.hash = stand_in.hash();
+            admit(&stand_in, [&record], now_ms())?
+        }
+    };
+    let thing = match tool.split_once("::") {
+        Some((server, tool)) => Thing::Tool { server, tool },
+        None => Thing::Server(tool),
+    };
+    let (allowed, reason) = gateway.why(&permit, thing);
+    let state = gateway.how(tool);
+    if as_json {
+        println!("{:#}", json!({"tool": tool, "allowed": allowed, "why": reason, "state": state}));
+    } else {
+        println!("{tool}: {reason}");
+        if let Some(state) = state {
+            println!("{tool}: {state}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! Wires other servers: the settings and files that name them to the gateway that reaches them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rung_auth::Secret;
+use rung_fault::{Code, Fault};
+use rung_gateway::config::{self, Approvals, Loaded, Origin, Places, Reach, Spec, Trust, Watch};
+use rung_gateway::policy::Current;
+use rung_gateway::redact::Redactor;
+use rung_gateway::{
+    Configuration, Configure, Definition, Gateway, Options, Rules, Sharing, Skipped, Withheld,
+};
+use rung_mcp::connect::{Address, Command, Target};
+
+use crate::cli::GatewayFiles;
+use crate::results::Results;
+use crate::settings::{Settings, Value};
+
+/// What an agent is told of other servers.
+pub(crate) const INSTRUCTIONS: &str = "\
+Tools of other servers are behind gateway.catalog_search (find by what they do), gateway.describe (what one takes) and gateway.invoke (call it by \
+its tool_id, server::tool). Servers start by themselves.\n";
+
+/// Servers that are started at once, where several are.
+const STARTS: usize = 8;
+
+/// The gateway to the servers that are named here.
+pub(crate) fn gateway(
+    files: &GatewayFiles,
+    settings: &Settings,
+    results: &Results,
+) -> Result<Gateway, Fault> {
+    let places = places(files)?;
+    let setup = Setup {
+        policy: Current::open(places.clone())?,
+        own: own(settings)?,
+        approvals: approvals(settings)?,
+        trust_project: files.trust_project,
+        open_to: settings.gateway_open_to(),
+        watch: Mutex::default(),
+        places,
+    };
+    let options = Options {
+        opening: settings.gateway_start(),
+        idle: settings.gateway_idle(),
+        starts: STARTS,
+        count_tokens: |text| bpe_openai::o200k_base().count(text),
+    };
+    let keep = Arc::new(results.shelf.clone());
+    Gateway::new(options, Box::new(setup), results.catalogue(), keep)
+}
+
+/// Where files are looked for.
+pub(crate) fn places(files: &GatewayFiles) -> Result<Places, Fault> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let from = |flag: &Option<PathBuf>, variable: &str| {
+        flag.clone()
+            .or_else(|| std::env::var_os(variable).map(PathBuf::from))
+    };
+    let here = std::env::current_dir()
+        .map_err(|error| Fault::new(Code::Internal, format!("there is no folder here: {error}")))?;
+    let project = match &files.project {
+        Some(project) => Some(here.join(project)),
+        None => config::project_root(&here, home.as_deref(), &std::env::temp_dir()),
+    };
+    Ok(Places {
+        config: from(&files.config, "PMCP_CONFIG").map(|file| here.join(file)),
+        policy: from(&files.policy, "PMCP_POLICY").map(|file| here.join(file)),
+        project,
+        home,
+    })
+}
+
+/// Where it is noted what of a project's file was approved.
+pub(crate) fn approvals(settings: &Settings) -> Result<PathBuf, Fault> {
+    Ok(settings.home()?.join("gateway-trust.json"))
+}
+
+/// Where the configuration comes from, and what it was when it was last read.
+struct Setup {
+    places: Places,
+    policy: Current,
+    /// What the settings name.
+    own: Vec<Definition>,
+    approvals: PathBuf,
+    trust_project: bool,
+    open_to: rung_gateway::OpenTo,
+    watch: Mutex<Option<Watch>>,
+}
+
+impl Configure for Setup {
+    fn load(&self) -> Result<Configuration, Fault> {
+        let mut problems = Vec::new();
+        if let Err(problem) = self.policy.refresh() {
+            problems.push(format!("{problem}; the policy from before holds"));
+        }
+        let approvals = Approvals::read(&self.approvals);
+        problems.extend(approvals.problem().map(ToString::to_string));
+        let variable = |name: &str| std::env::var(name).ok();
+        let loaded = config::load(&self.places, &variable, &approvals, self.trust_project);
+        let Loaded {
+            specs,
+            skipped,
+            problems: of_files,
+            files,
+        } = loaded;
+        *self.watch.lock() = Some(Watch::new(files));
+        problems.extend(of_files.iter().map(ToString::to_string));
+        let mut definitions = self.own.clone();
+        for spec in specs {
+            if definitions.iter().all(|own| own.name != spec.name) {
+                definitions.push(definition(&spec));
+            }
+        }
+        let secrets = definitions.iter().flat_map(|of| &of.secrets);
+        let secrets = secrets.map(|secret| secret.expose().clone()).collect();
+        let policy = self.policy.get();
+        Ok(Configuration {
+            skipped: skipped.iter().map(skip).collect(),
+            problems,
+            rules: Rules {
+                redactor: Redactor::new(policy.patterns(), secrets),
+                policy,
+                open_to: self.open_to,
+            },
+            definitions,
+        })
+    }
+
+    fn is_edited(&self) -> bool {
+        let mut watch = self.watch.lock();
+        watch.as_mut().is_none_or(Watch::changed) || self.policy.is_edited()
+    }
+}
+
+fn skip(entry: &config::Skipped) -> Skipped {
+    Skipped {
+        name: entry.name.clone(),
+        file: entry.file.display().to_string(),
+        why: entry.why.to_string(),
+    }
+}
+
+/// A server of a file, as it is reached.
+fn definition(spec: &Spec) -> Definition {
+    let (target, wrong) = match target(&spec.reach) {
+        Ok(target) => (target, None),
+        // It is listed with what is wrong, and never started.
+        Err(why) => (Target::Command(Command::new("", [""; 0])), Some(why)),
+    };
+    let withheld = match (&spec.trust, wrong) {
+        (Trust::Wanted, _) => Some(Withheld::Untrusted),
+        _ if !spec.missing.is_empty() => Some(Withheld::Missing(spec.missing.clone())),
+        (_, wrong) => wrong.map(Withheld::Unusable),
+    };
+    Definition {
+        name: spec.name.clone(),
+        target,
+        sharing: spec.sharing,
+        eager: spec.eager,
+        origin: match spec.origin {
+            Origin::Given => "custom",
+            Origin::Project => "project",
+            Origin::User => "user",
+        },
+        file: Some(spec.file.clone()),
+        withheld,
+        edit_waits: spec.trust == Trust::Kept,
+        secrets: spec.secrets().cloned().collect(),
+        digest: spec.digest.clone(),
+    }
+}
+
+fn target(reach: &Reach) -> Result<Target, String> {
+    match reach {
+        Reach::Command {
+            program,
+            args,
+            dir,
+            env,
+        } => {
+            let mut command = Command::new(program, args);
+            command.dir.clone_from(dir);
+            let env = env.iter();
+            command.env = env
+                .map(|(name, value)| (name.clone(), value.expose().clone()))
+                .collect();
+            command.keeper = keeper();
+            Ok(Target::Command(command))
+        }
+        Reach::Address { url, headers, .. } => {
+            let url = url.parse().map_err(|error| format!("its url: {error}"))?;
+            let mut address = Address::new(url);
+            for (name, value) in headers {
+                address.add_header(name, value.expose())?;
+            }
+            Ok(Target::Address(address))
+        }
+    }
+}
+
+/// We ourselves stay with a child, under another name.
+#[cfg(target_os = "linux")]
+pub(crate) fn keeper() -> Option<Vec<OsString>> {
+    let own = std::env::current_exe().ok()?;
+    Some(vec![own.into(), "keep-child".into()])
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn keeper() -> Option<Vec<OsString>> {
+    None
+}
+
+/// The servers that the settings name.
+fn own(settings: &Settings) -> Result<Vec<Definition>, Fault> {
+    let keys = settings.iter().filter_map(|(key, ..)| {
+        let (name, _) = key.strip_prefix("sources.")?.split_once('.')?;
+        Some(name)
+    });
+    let mut names: Vec<&str> = keys.collect();
+    names.dedup();
+    let mut definitions = Vec::new();
+    for name in names {
+        let said = |member: &str| {
+            let key = format!("sources.{name}.{member}");
+            settings.iter().find(|(own, ..)| *own == key)
+        };
+        if matches!(said("off"), Some((_, Value::Switch(true), _))) {
+            continue;
+        }
+        let target = match (said("command"), said("url")) {
+            (Some((_, Value::Command(words), _)), _) => {
+                let [program, args @ ..] = words.as_slice() else {
+                    continue;
+                };
+                let mut command = Command::new(program, args);
+                if let Some((_, Value::Folder(dir), _)) = said("dir") {
+                    command.dir = Some(dir.clone());
+                }
+                command.keeper = keeper();
+                Target::Command(command)
+            }
+            (_, Some((_, Value::Url(url), _))) => {
+                let wrong = |error| {
+                    let why = format!("sources.{name}.url does not parse: {error}");
+                    Fault::new(Code::InvalidSetting, why)
+                };
+                Target::Address(Address::new(url.parse().map_err(wrong)?))
+            }
+            _ => continue,
+        };
+        // A project's file may name an address; nothing is sent there before the user approved it.
+        let of_stranger = said("url").is_some_and(|(.., origin)| settings.is_strangers(origin));
+        definitions.push(Definition {
+            name: name.into(),
+            digest: format!("{target:?}"),
+            target,
+            sharing: Sharing::Shared,
+            eager: false,
+            origin: "settings",
+            file: None,
+            withheld: of_stranger.then_some(Withheld::Untrusted),
+            edit_waits: false,
+            secrets: Vec::<Secret<String>>::new(),
+        });
+    }
+    Ok(definitions)
+}
+
+impl Settings {
+    /// How long a server that nobody uses stays.
+    pub(crate) fn gateway_idle(&self) -> Duration {
+        Duration::from_secs(self.number("gateway.idle_s"))
+    }
+
+    /// How long a server may take to start.
+    pub(crate) fn gateway_start(&self) -> Duration {
+        Duration::from_secs(self.number("gateway.start_s"))
+    }
+
+    /// Who reaches other servers over HTTP.
+    fn gateway_open_to(&self) -> rung_gateway::OpenTo {
+        use rung_gateway::OpenTo;
+        match self.word("gateway.open_to") {
+            "anybody" => OpenTo::Anybody,
+            "granted" => OpenTo::Granted,
+            _ => OpenTo::Tokens,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Several windows of one user, each of which starts this program, and one set of servers behind all of them.
+//!
+//! The first window serves itself, and whoever comes after it through a socket in the data folder. The others pass on what is said to
+//! them, line by line. When the first one ends, one of the others takes its place: it is told again what its client had said of
+//! itself, and the client's conversation goes on. What had no answer then is answered with that: nobody knows what became of it.
+
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Fault};
+use rung_gateway::Gateway;
+use rung_mcp::{Id, Message, Offer, Server, stdio};
+use serde_json::json;
+use tokio::net::UnixListener;
+
+/// What a window serves, made anew for everybody who is served.
+pub(crate) type Serving = Arc<dyn Fn() -> Result<Offer, Fault> + Send + Sync>;
+
+/// Bytes of a socket's path that every system takes.
+const MAX_PATH_BYTES: usize = 100;
+/// How long the window that serves may take to begin to.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+/// Lines that are told again at most.
+const MAX_TOLD: usize = 1_100;
+
+/// Where windows that serve the same things meet.
+pub(crate) struct Meeting {
+    lock: PathBuf,
+    socket: PathBuf,
+}
+
+impl Meeting {
+    /// The place for whoever serves what `digest` stands for. `None` where there can be none.
+    pub(crate) fn at(home: &Path, digest: &str) -> Option<Self> {
+        let place = |end: &str| home.join(format!("gateway-{}.{end}", &digest[..12]));
+        let socket = place("sock");
+        (socket.as_os_str().len() <= MAX_PATH_BYTES).then(|| Self {
+            lock: place("lock"),
+            socket,
+        })
+    }
+
+    /// Takes the place of the window that serves, if nobody has it.
+    fn take(&self) -> io::Result<Option<File>> {
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&self.lock)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn listen(&self) -> io::Result<std::os::unix::net::UnixListener> {
+        // Whoever left it there is gone: we hold the lock.
+        let _there_or_not = std::fs::remove_file(&self.socket);
+        let listener = std::os::unix::net::UnixListener::bind(&self.socket)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+}
+
+/// Serves the client at our standard input and output, until it ends or we are to stop.
+pub(crate) fn serve(
+    meeting: Option<&Meeting>,
+    gateway: &Gateway,
+    serving: &Serving,
+) -> Result<(), Fault> {
+    let internal = |error: io::Error| Fault::new(Code::Internal, error.to_string());
+    let Some(meeting) = meeting else {
+        return serve_here(None, gateway, serving);
+    };
+    match meeting.take().map_err(internal)? {
+        Some(held) => {
+            let listener = meeting.listen().map_err(internal)?;
+            let served = serve_here(Some(listener), gateway, serving);
+            drop(held);
+            served
+        }
+        None => follow(meeting, gateway, serving).map_err(internal),
+    }
+}
+
+/// Serves our own client, and others through the listener.
+fn serve_here(
+    listener: Option<std::os::unix::net::UnixListener>,
+    gateway: &Gateway,
+    serving: &Serving,
+) -> Result<(), Fault> {
+    let runtime = runtime()?;
+    let offer = serving()?;
+    let (tended, serving) = (gateway.clone(), serving.clone());
+    let others = Arc::<AtomicUsize>::default();
+    runtime.block_on(async {
+        tokio::spawn(async move { tended.tend().await });
+        if let Some(listener) = listener {
+            let listener = UnixListener::from_std(listener)
+                .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+            tokio::spawn(serve_others(listener, serving, others.clone()));
+        }
+        let permit = Permit::local_user(Access::Write);
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        tokio::spawn(async move {
+            crate::commands::asked_to_stop().await;
+            let _nobody_waits = stop.send(true);
+        });
+        let until = |mut stopped: tokio::sync::watch::Receiver<bool>| async move {
+            let _gone = stopped.wait_for(|stopped| *stopped).await;
+        };
+        stdio::serve_own(Server::new(offer), permit, until(stopped.clone())).await;
+        // Others may still be served; they are not ours to end.
+        while others.load(Ordering::Acquire) > 0 && !*stopped.borrow() {
+            tokio::time::sleep(LOOK).await;
+        }
+        gateway.shut_down().await;
+        Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(|error| Fault::new(Code::Internal, error.to_string()))
+}
+
+/// Serves whoever comes through the socket.
+async fn serve_others(listener: UnixListener, serving: Serving, others: Arc<AtomicUsize>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(LOOK).await;
+            continue;
+        };
+        let (serving, others) = (serving.clone(), others.clone());
+        others.fetch_add(1, Ordering::AcqRel);
+        tokio::spawn(async move {
+            let stream = stream.into_std().and_then(|stream| {
+                stream.set_nonblocking(false)?;
+                Ok((stream.try_clone()?, stream))
+            });
+            if let (Ok((input, output)), Ok(offer)) = (stream, serving()) {
+                let permit = Permit::local_user(Access::Write);
+                let input = BufReader::with_capacity(64 << 10, input);
+                let never = std::future::pending();
+                stdio::serve(Server::new(offer), permit, input, output, never).await;
+            }
+            others.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+}
+
+/// What our client has said and been told, as far as another server would have to know.
+#[derive(Default)]
+struct Said {
+    /// Lines to be told again: how the client began, and what it listens to.
+    told: Vec<Vec<u8>>,
+    /// Requests without an answer.
+    open: HashMap<Id, ()>,
+    /// Answers that our client has had already.
+    passed_over: Vec<Id>,
+    /// Where what it says goes, while there is somebody.
+    to: Option<UnixStream>,
+    /// It has nothing more to say.
+    over: bool,
+}
+
+#[derive(Default)]
+struct Window {
+    said: Mutex<Said>,
+    connected: Condvar,
+}
+
+/// Passes on what is said, to whoever serves; and takes their place when they are gone.
+fn follow(meeting: &Meeting, gateway: &Gateway, serving: &Serving) -> io::Result<()> {
+    let window = Arc::<Window>::default();
+    {
+        let window = window.clone();
+        std::thread::spawn(move || window.read(BufReader::new(io::stdin())));
+    }
+    let mut output = io::stdout();
+    loop {
+        let stream = joined(meeting, gateway, serving)?;
+        window.connect(&stream)?;
+        window.listen(BufReader::new(stream), &mut output)?;
+        if window.disconnect(&mut output)? {
+            return Ok(());
+        }
+    }
+}
+
+/// A way to whoever serves, which is us where nobody else does.
+fn joined(meeting: &Meeting, gateway: &Gateway, serving: &Serving) -> io::Result<UnixStream> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match UnixStream::connect(&meeting.socket) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() > until => return Err(error),
+            Err(_) => {}
+        }
+        if let Some(held) = meeting.take()? {
+            let listener = meeting.listen()?;
+            serve_behind(held, listener, gateway.clone(), serving.clone());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Serves all windows from a thread of this one, for as long as it lasts.
+fn serve_behind(
+    held: File,
+    listener: std::os::unix::net::UnixListener,
+    gateway: Gateway,
+    serving: Serving,
+) {
+    std::thread::spawn(move || {
+        let _held = held;
+        let Ok(runtime) = runtime() else { return };
+        runtime.block_on(async {
+            let Ok(listener) = UnixListener::from_std(listener) else {
+                return;
+            };
+            tokio::spawn(serve_others(listener, serving, Arc::default()));
+            gateway.tend().await;
+        });
+    });
+}
+
+impl Window {
+    /// Reads what our client says, and passes it on.
+    fn read(&self, mut input: impl BufRead) {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = input.read_until(b'\n', &mut line);
+            let mut said = self.said.lock();
+            if !matches!(read, Ok(1..)) {
+                said.over = true;
+                if let Some(to) = &said.to {
+                    let _gone = to.shutdown(std::net::Shutdown::Write);
+                }
+                self.connected.notify_all();
+                return;
+            }
+            while said.to.is_none() {
+                self.connected.wait(&mut said);
+            }
+            said.note(&line);
+            if let Some(mut to) = said.to.as_ref().and_then(|to| to.try_clone().ok()) {
+                // Whoever does not read must not keep our answers from us.
+                drop(said);
+                let _noticed_by_whoever_reads = to.write_all(&line);
+            }
+        }
+    }
+
+    /// Tells whoever serves now what they have to know.
+    fn connect(&self, stream: &UnixStream) -> io::Result<()> {
+        let mut said = self.said.lock();
+        let mut to = stream.try_clone()?;
+        for line in said.told.clone() {
+            if let Ok(Message::Request { id, .. }) = Message::read(line.trim_ascii()) {
+                said.passed_over.push(id);
+            }
+            to.write_all(&line)?;
+        }
+        if said.over {
+            to.shutdown(std::net::Shutdown::Write)?;
+        }
+        said.to = Some(to);
+        self.connected.notify_all();
+        Ok(())
+    }
+
+    /// Passes on what is answered, until nobody answers any more.
+    fn listen(&self, mut input: impl BufRead, output: &mut impl Write) -> io::Result<()> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match input.read_until(b'\n', &mut line) {
+                Ok(1..) if line.ends_with(b"\n") => {}
+                _ => return Ok(()),
+            }
+            if let Ok(Message::Response { id, .. }) = Message::read(line.trim_ascii()) {
+                let mut said = self.said.lock();
+                said.open.remove(&id);
+                if let Some(at) = said.passed_over.iter().position(|own| *own == id) {
+                    said.passed_over.remove(at);
+                    continue;
+                }
+            }
+            output.write_all(&line)?;
+            output.flush()?;
+        }
+    }
+
+    /// Nobody answers any more. Whether our client has nothing more to say either.
+    fn disconnect(&self, output: &mut impl Write) -> io::Result<bool> {
+        let mut said = self.said.lock();
+        said.to = None;
+        said.passed_over.clear();
+        if said.over {
+            return Ok(true);
+        }
+        let why = "the window that served this one has ended: whether it was done is not known";
+        let data = json!({
+            "code": Code::OutcomeUnknown.name(),
+            "hint": "look whether it was done before you do it again",
+        });
+        for (id, ()) in said.open.drain() {
+            let error = json!({"code": -32603, "message": why, "data": data});
+            writeln!(
+                output,
+                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}",
+                id.as_json()
+            )?;
+        }
+        output.flush()?;
+        Ok(false)
+    }
+}
+
+impl Said {
+    /// Notes what another server would have to know.
+    fn note(&mut self, line: &[u8]) {
+        let begins = |method: &str| {
+            matches!(
+                method,
+                "initialize" | "notifications/initialized" | "logging/setLevel" | "resources/subscribe"
+            )
+        };
+        match Message::read(line.trim_ascii()) {
+            Ok(Message::Request { id, method, .. }) => {
+                if begins(&method) && self.told.len() < MAX_TOLD {
+                    self.told.push(line.to_vec());
+                }
+                self.open.insert(id, ());
+            }
+            Ok(Message::Notification { method, .. }) if begins(&method) => {
+                self.told.push(line.to_vec());
+            }
+            _ => {}
+        }
+    }
+}
