@@ -106,6 +106,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Whether there was no such file.
+    pub fn is_absent(&self) -> bool {
+        self.stamp.is_none()
+    }
+
     fn look(path: &Path) -> (Self, io::Result<Vec<u8>>) {
         let stamp = Stamp::of(path);
         let bytes = bytes_of(path);

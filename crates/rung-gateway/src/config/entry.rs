@@ -1,0 +1,337 @@
+//! One entry of a file: what it may say, and what it means.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rung_auth::Secret;
+use serde_json::{Map, Value, json};
+
+use super::files::digest;
+use super::variables::{Filling, Use, Variables, without_password};
+use super::{Origin, Reach, Sharing, Spec, Trust};
+
+const MAX_NAME_CHARS: usize = 64;
+
+/// Why an entry is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// It says so itself.
+    Disabled,
+    /// It is no object.
+    NotAnObject,
+    /// Its name is empty, too long, or has what no name may have.
+    Name,
+    /// Its type is none that we know.
+    Type(String),
+    /// It says neither what to run nor whom to ask.
+    NoReach,
+    /// It says both, and not which.
+    TwoReaches,
+    /// A member has another form than it must have.
+    Member {
+        /// Which.
+        name: &'static str,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// It would start us.
+    Ourselves,
+    /// A stronger file names the server. That is as it should be, and told for whoever wonders.
+    Shadowed {
+        /// The file.
+        by: PathBuf,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disabled => f.write_str("it is disabled"),
+            Self::NotAnObject => f.write_str("it is not an object"),
+            Self::Name => write!(
+                f,
+                "its name must have 1 to {MAX_NAME_CHARS} letters, digits, spaces and any of `_-.@/`"
+            ),
+            Self::Type(kind) => write!(
+                f,
+                "its type `{kind}` is not known; there are stdio, http, streamable-http, sse, remote"
+            ),
+            Self::NoReach => f.write_str("it has neither a command nor a url"),
+            Self::TwoReaches => {
+                f.write_str("it has both a command and a url; say which with its type")
+            }
+            Self::Member { name, wanted } => write!(f, "its `{name}` must be {wanted}"),
+            Self::Ourselves => f.write_str("it would start this gateway again"),
+            Self::Shadowed { by } => write!(f, "{} names it, too, and is stronger", by.display()),
+        }
+    }
+}
+
+/// An entry as it is written, variables and all.
+pub(super) struct Entry {
+    form: Form,
+    sharing: Sharing,
+}
+
+enum Form {
+    Command {
+        program: String,
+        args: Vec<String>,
+        dir: Option<String>,
+        env: Vec<(String, String)>,
+    },
+    Address {
+        url: String,
+        headers: Vec<(String, String)>,
+        oldest: bool,
+    },
+}
+
+pub(super) fn is_name(name: &str) -> bool {
+    let fine = |c: char| c.is_alphanumeric() || " _-.@/".contains(c);
+    !name.is_empty()
+        && name.chars().count() <= MAX_NAME_CHARS
+        && name.trim() == name
+        && name.chars().all(fine)
+}
+
+/// Reads an entry.
+pub(super) fn parse(name: &str, value: &Value) -> Result<Entry, Reason> {
+    if !is_name(name) {
+        return Err(Reason::Name);
+    }
+    let entry = value.as_object().ok_or(Reason::NotAnObject)?;
+    match entry.get("disabled") {
+        None | Some(Value::Bool(false)) => {}
+        Some(Value::Bool(true)) => return Err(Reason::Disabled),
+        Some(_) => return Err(member("disabled", "true or false")),
+    }
+    let sharing = match text(entry, "sharing")? {
+        None => Sharing::default(),
+        Some(word) => {
+            Sharing::of(word).ok_or_else(|| member("sharing", "`shared`, `client` or `session`"))?
+        }
+    };
+    let (command, url) = (text(entry, "command")?, text(entry, "url")?);
+    let form = match (text(entry, "type")?, command, url) {
+        (None, Some(_), Some(_)) => return Err(Reason::TwoReaches),
+        (None, None, None) => return Err(Reason::NoReach),
+        (Some("stdio") | None, Some(program), _) => Form::Command {
+            program: program.to_owned(),
+            args: words(entry)?,
+            dir: text(entry, "cwd")?.map(str::to_owned),
+            env: pairs(entry, "env")?,
+        },
+        (Some("stdio"), None, _) => return Err(member("command", "there for the type `stdio`")),
+        (None | Some("http" | "streamable-http" | "remote" | "sse"), _, Some(url)) => {
+            Form::Address {
+                url: url.to_owned(),
+                headers: pairs(entry, "headers")?,
+                oldest: entry.get("type").is_some_and(|kind| kind == "sse"),
+            }
+        }
+        (Some("http" | "streamable-http" | "remote" | "sse"), _, None) => {
+            return Err(member("url", "there for a type that is not `stdio`"));
+        }
+        (Some(kind), _, _) => return Err(Reason::Type(kind.to_owned())),
+    };
+    Ok(Entry { form, sharing })
+}
+
+fn member(name: &'static str, wanted: &'static str) -> Reason {
+    Reason::Member { name, wanted }
+}
+
+/// No process can be given a text with a zero in it.
+fn is_clean(text: &str) -> bool {
+    !text.contains('\0')
+}
+
+fn text<'e>(entry: &'e Map<String, Value>, name: &'static str) -> Result<Option<&'e str>, Reason> {
+    match entry.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if !text.trim().is_empty() && is_clean(text) => Ok(Some(text)),
+        Some(_) => Err(member(name, "a text that is not empty")),
+    }
+}
+
+/// Numbers and truths are often written without quotes, and meant as texts.
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()).filter(|text| is_clean(text)),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn words(entry: &Map<String, Value>) -> Result<Vec<String>, Reason> {
+    match entry.get("args") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(args)) => args.iter().map(scalar).collect(),
+        Some(_) => None,
+    }
+    .ok_or_else(|| member("args", "an array of texts"))
+}
+
+fn pairs(entry: &Map<String, Value>, name: &'static str) -> Result<Vec<(String, String)>, Reason> {
+    let pair = |(name, value): (&String, &Value)| {
+        let fine = !name.is_empty() && is_clean(name) && !name.contains('=');
+        Some((name.clone(), scalar(value).filter(|_| fine)?))
+    };
+    match entry.get(name) {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Object(members)) => members.iter().map(pair).collect(),
+        Some(_) => None,
+    }
+    .ok_or_else(|| member(name, "an object of names and texts"))
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// What is run or asked, as it is written.
+    pub(super) fn shown(&self) -> String {
+        match &self.form {
+            Form::Command { program, args, .. } => {
+                let words = std::iter::once(program).chain(args);
+                let words: Vec<_> = words.map(|word| without_password(word)).collect();
+                words.join(" ")
+            }
+            Form::Address { url, .. } => without_password(url),
+        }
+    }
+
+    /// What it means, with its variables filled in.
+    pub(super) fn spec(
+        self,
+        name: &str,
+        (origin, file): (Origin, &Path),
+        trust: Trust,
+        variables: &Variables<'_>,
+    ) -> Result<Spec, Reason> {
+        let shown = self.shown();
+        let mut filling = Filling {
+            variables,
+            origin,
+            missing: Vec::new(),
+            secrets: Vec::new(),
+        };
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let reach = match self.form {
+            Form::Command {
+                program,
+                args,
+                dir,
+                env,
+            } => {
+                let program = filling.fill(&program, Use::Leads);
+                let args: Vec<_> = args
+                    .iter()
+                    .map(|arg| filling.fill(arg, Use::Leads))
+                    .collect();
+                if is_ourselves(&program, &args) {
+                    return Err(Reason::Ourselves);
+                }
+                let dir = dir.map(|dir| folder.join(filling.fill(&dir, Use::Leads)));
+                // What comes with a project means its own files by what it says.
+                let dir = dir.or_else(|| (origin == Origin::Project).then(|| folder.to_owned()));
+                let is_beside = program.starts_with("./") || program.starts_with("../");
+                let program = if is_beside {
+                    dir.as_deref().unwrap_or(folder).join(program)
+                } else {
+                    PathBuf::from(program)
+                };
+                Reach::Command {
+                    program,
+                    args,
+                    dir,
+                    env: fill_pairs(env, &mut filling),
+                }
+            }
+            Form::Address {
+                url,
+                headers,
+                oldest,
+            } => {
+                let url = filling.fill(&url, Use::Leads);
+                let is_web = ["http://", "https://"].iter().any(|scheme| {
+                    url.get(..scheme.len())
+                        .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+                });
+                if !is_web && filling.missing.is_empty() {
+                    return Err(member("url", "one of http or https"));
+                }
+                Reach::Address {
+                    url,
+                    headers: fill_pairs(headers, &mut filling),
+                    oldest,
+                }
+            }
+        };
+        Ok(Spec {
+            name: Arc::from(name),
+            origin,
+            file: file.to_owned(),
+            digest: digest_of(&reach, self.sharing),
+            reach,
+            sharing: self.sharing,
+            eager: false,
+            trust,
+            missing: filling.missing,
+            shown,
+            secrets: filling.secrets,
+        })
+    }
+}
+
+fn fill_pairs(
+    pairs: Vec<(String, String)>,
+    filling: &mut Filling<'_>,
+) -> Vec<(String, Secret<String>)> {
+    let fill = |(name, value): (String, String)| {
+        let value = Secret::new(filling.fill(&value, Use::Holds(&name)));
+        (name, value)
+    };
+    pairs.into_iter().map(fill).collect()
+}
+
+/// Of everything that would make another process or another connection of it.
+fn digest_of(reach: &Reach, sharing: Sharing) -> String {
+    let pairs = |pairs: &[(String, Secret<String>)]| -> Vec<Value> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, value)| json!([name, value.expose()]))
+            .collect()
+    };
+    let all = match reach {
+        Reach::Command {
+            program,
+            args,
+            dir,
+            env,
+        } => json!([program, args, dir, pairs(env), sharing.name()]),
+        Reach::Address {
+            url,
+            headers,
+            oldest,
+        } => json!([url, pairs(headers), oldest, sharing.name()]),
+    };
+    digest(all.to_string().as_bytes())
+}
+
+/// Whether a command starts this gateway, or the one whose files we read: either would ask itself for ever.
+fn is_ourselves(program: &str, args: &[String]) -> bool {
+    let ours = |word: &str| matches!(word, "rung" | "pmcp");
+    let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    let program = program.strip_suffix(".exe").unwrap_or(program);
+    // Those that run what their arguments name, with or without a version.
+    let runs_others = ["uvx", "uv", "npx", "bunx", "pipx", "pnpm"].contains(&program)
+        || program.starts_with("python");
+    let named = |arg: &String| ours(arg.split(['@', '=']).next().unwrap_or(arg));
+    let first = args.iter().find(|arg| {
+        !arg.starts_with('-') && !matches!(arg.as_str(), "run" | "tool" | "dlx" | "exec")
+    });
+    ours(program) || runs_others && first.is_some_and(named)
+}
