@@ -209,8 +209,49 @@ fn call(
             let answered = texts.find(|line| line.contains("\"q1\""));
             answer(id, &done(&answered.unwrap_or_default()));
         }
+        // Asks twice, and says in between how far it has come. Told to hang, it never ends.
+        "asks-twice" | "asks-and-hangs" => {
+            let Some(first) = asked("q1", lines) else {
+                return;
+            };
+            say_progress(request);
+            if mode == "asks-and-hangs" {
+                return;
+            }
+            let Some(second) = asked("q2", lines) else {
+                return;
+            };
+            answer(id, &done(&format!("{first} {second}")));
+        }
         _ => answer(id, &done("done")),
     }
+}
+
+/// What is answered to a question; nothing where the call is cancelled meanwhile.
+fn asked(id: &str, lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>) -> Option<Value> {
+    let params = json!({"message": id, "requestedSchema": {"type": "object", "properties": {}}});
+    let question =
+        json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params});
+    say(question.to_string().as_bytes());
+    for line in lines.map_while(Result::ok) {
+        if let Some(request) = Request::read(&line) {
+            trace(&request.method);
+            return None;
+        }
+        let message: Value = serde_json::from_slice(&line).unwrap_or_default();
+        if message["id"] == id {
+            return Some(message["result"]["content"].clone());
+        }
+    }
+    None
+}
+
+fn say_progress(request: &Request) {
+    let params: Value =
+        serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
+    let said = json!({"progressToken": params["_meta"]["progressToken"], "progress": 1});
+    let said = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": said});
+    say(said.to_string().as_bytes());
 }
 
 /// A result of as many bytes as the arguments say, a piece at a time.

@@ -2,12 +2,13 @@
 //!
 //! A tool speaks to a [`Peer`] and knows no era. Here a question becomes a request to the client (legacy), the
 //! end of this request with a sealed state to come back with (modern), or an input that a task waits for. A
-//! modern question ends the run: when the client comes back, the tool is run again with the answers at hand.
+//! modern question ends the run: when the client comes back, the tool is run again with the answers at hand. A run
+//! that must not be begun anew is held instead, and goes on with the answers.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::envelope::{Id, write_notification, write_request};
+use crate::held::Desk;
 use crate::refusal::{Refusal, Result};
 use crate::session::Session;
 use crate::tasks::Task;
@@ -48,8 +50,7 @@ pub(crate) type Run = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
 #[derive(Debug)]
 pub(crate) struct Exchange {
     client: Arc<Client>,
-    outlet: Arc<dyn Outlet>,
-    progress_token: Option<Box<RawValue>>,
+    line: Mutex<Line>,
     told: Mutex<Option<f64>>,
     /// What the client has answered before, or along with the request.
     given: Answers,
@@ -58,6 +59,9 @@ pub(crate) struct Exchange {
     /// Whether this request may become a task.
     may_detach: AtomicBool,
     task: Mutex<Option<Arc<Task>>>,
+    /// Whether the run is to be held when it asks; and where it asks, once it did.
+    is_to_hold: AtomicBool,
+    desk: OnceLock<Arc<Desk>>,
     signal: Mutex<Option<Signal>>,
     signalled: Notify,
     detached: Notify,
@@ -70,6 +74,8 @@ enum Signal {
     Asks(Vec<(String, Question)>),
     /// To go on as a task.
     Detaches,
+    /// To be held while it is answered.
+    Holds,
 }
 
 /// How driving a run ended.
@@ -80,6 +86,38 @@ pub(crate) enum End {
     Asks(Vec<(String, Question)>),
     /// Not yet: it goes on as a task.
     Detaches(Run),
+    /// Not yet: it asks, and goes on with the answers.
+    Holds(Run),
+}
+
+/// The way to whoever waits for the answer, for as long as they do.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) progress_token: Option<Box<RawValue>>,
+    /// How loud a message must be to be told; nothing is told where it is not set.
+    pub(crate) log_level: Option<Level>,
+}
+
+impl Line {
+    /// To nobody.
+    pub(crate) fn silent() -> Self {
+        Self {
+            outlet: Arc::new(Nobody),
+            progress_token: None,
+            log_level: None,
+        }
+    }
+}
+
+/// Nobody waits, and nobody is told.
+#[derive(Debug)]
+struct Nobody;
+
+impl Outlet for Nobody {
+    fn say(&self, _: Vec<u8>) {}
+
+    fn insist(&self, _: Vec<u8>) {}
 }
 
 /// What a request brings for its exchange.
@@ -91,14 +129,19 @@ pub(crate) struct Opening {
 impl Exchange {
     pub(crate) fn new(client: Arc<Client>, outlet: Arc<dyn Outlet>, opening: Opening) -> Arc<Self> {
         Arc::new(Self {
+            line: Mutex::new(Line {
+                outlet,
+                progress_token: opening.progress_token,
+                log_level: client.log_level,
+            }),
             client,
-            outlet,
-            progress_token: opening.progress_token,
             told: Mutex::default(),
             given: opening.given,
             used: Mutex::default(),
             may_detach: AtomicBool::new(false),
             task: Mutex::default(),
+            is_to_hold: AtomicBool::new(false),
+            desk: OnceLock::new(),
             signal: Mutex::default(),
             signalled: Notify::new(),
             detached: Notify::new(),
@@ -114,10 +157,25 @@ impl Exchange {
                 () = self.signalled.notified() => match self.signal.lock().take() {
                     Some(Signal::Asks(questions)) => return End::Asks(questions),
                     Some(Signal::Detaches) => return End::Detaches(run),
+                    Some(Signal::Holds) => return End::Holds(run),
                     None => {}
                 },
             }
         }
+    }
+
+    /// From now on another request waits for the answer.
+    pub(crate) fn speak_on(&self, line: Line) {
+        *self.line.lock() = line;
+    }
+
+    /// Where a run that is held asks.
+    pub(crate) fn desk(&self) -> Arc<Desk> {
+        self.desk.get_or_init(Arc::default).clone()
+    }
+
+    fn outlet(&self) -> Arc<dyn Outlet> {
+        self.line.lock().outlet.clone()
     }
 
     /// From now on the run may become a task.
@@ -156,7 +214,7 @@ impl Exchange {
                 id: Some(id.clone()),
             };
             let method = method(question.ask);
-            self.outlet
+            self.outlet()
                 .insist(write_request(&id, method, &question.params));
             let answer = tokio::time::timeout(PATIENCE, receiver).await;
             if answer.is_ok() {
@@ -209,7 +267,7 @@ impl Drop for Asked<'_> {
             if let Ok(request_id) = serde_json::from_str(id.as_json()) {
                 let params = Cancelled { request_id };
                 self.exchange
-                    .outlet
+                    .outlet()
                     .say(write_notification("notifications/cancelled", &params));
             }
         }
@@ -229,7 +287,7 @@ pub(crate) async fn caught<T>(
 
 impl Peer for Exchange {
     fn wants_progress(&self) -> bool {
-        self.progress_token.is_some() || self.task.lock().is_some()
+        self.line.lock().progress_token.is_some() || self.task.lock().is_some()
     }
 
     fn progress(&self, progress: Progress) {
@@ -253,20 +311,22 @@ impl Peer for Exchange {
             }
             return;
         }
-        if let Some(progress_token) = self.progress_token.as_deref() {
+        let line = self.line.lock();
+        if let Some(progress_token) = line.progress_token.as_deref() {
             let params = Params {
                 progress_token,
                 progress,
             };
             let message = write_notification("notifications/progress", &params);
-            self.outlet.say(message);
+            line.outlet.say(message);
         }
     }
 
     fn log(&self, level: Level, logger: &str, data: &Value) {
+        let line = self.line.lock();
         let wanted = match &self.client.session {
             Some(session) => Some(session.log_level()),
-            None => self.client.log_level,
+            None => line.log_level,
         };
         if wanted.is_some_and(|wanted| level >= wanted) && self.task.lock().is_none() {
             #[derive(Serialize)]
@@ -280,7 +340,7 @@ impl Peer for Exchange {
                 logger,
                 data,
             };
-            self.outlet
+            line.outlet
                 .say(write_notification("notifications/message", &params));
         }
     }
@@ -290,7 +350,14 @@ impl Peer for Exchange {
     }
 
     fn holds(&self) -> bool {
-        self.client.session.is_some() || self.task.lock().is_some()
+        let is_asked_elsewhere = self.client.session.is_some() || self.task.lock().is_some();
+        is_asked_elsewhere || self.is_to_hold.load(Ordering::Relaxed)
+    }
+
+    fn hold(&self) {
+        // Nobody else knows how to come back with an answer.
+        self.is_to_hold
+            .store(self.client.is_modern(), Ordering::Relaxed);
     }
 
     fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>> {
@@ -324,6 +391,15 @@ impl Peer for Exchange {
                 answers.extend(task.ask(open).await?);
                 return Ok(answers);
             }
+            if self.is_to_hold.load(Ordering::Relaxed) {
+                let is_held = self.desk.get().is_some();
+                let desk = self.desk();
+                if !is_held {
+                    self.signal(Signal::Holds);
+                }
+                answers.extend(desk.ask(open).await?);
+                return Ok(answers);
+            }
             self.signal(Signal::Asks(open));
             // Whoever drives the run drops it here.
             std::future::pending().await
@@ -332,7 +408,8 @@ impl Peer for Exchange {
 
     fn detach(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            if self.may_detach.load(Ordering::Relaxed) && self.task.lock().is_none() {
+            let may_detach = self.may_detach.load(Ordering::Relaxed) && self.desk.get().is_none();
+            if may_detach && self.task.lock().is_none() {
                 self.signal(Signal::Detaches);
                 self.detached.notified().await;
             }
@@ -342,7 +419,7 @@ impl Peer for Exchange {
     fn hang_up(&self) {
         // Older clients do not know how to come back, and newer ones need not.
         if self.client.version == Version::V2025_11_25 {
-            self.outlet.hang_up();
+            self.outlet().hang_up();
         }
     }
 

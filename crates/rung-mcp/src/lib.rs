@@ -12,6 +12,7 @@ pub mod connect;
 mod envelope;
 mod exchange;
 mod headers;
+mod held;
 pub mod http;
 mod methods;
 mod metrics;

@@ -27,8 +27,6 @@ use crate::envelope::code;
 /// How long a list is kept, where the server does not tell of changes; and where it does.
 const FRESH: Duration = Duration::from_secs(5);
 const FRESH_WHERE_TOLD: Duration = Duration::from_mins(5);
-/// The one question of a request to its caller.
-const KEY: &str = "asked";
 
 /// Another server's tools.
 pub struct Remote {
@@ -190,14 +188,9 @@ impl Remote {
     async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
         let deadline = call.deadline.map(Instant::from_std);
         let entry = self.find(&call.permit, name, deadline).await?;
-        // Where a question would begin this run anew, asking would do the call twice.
-        let delegate = ForPeer {
-            peer: call.peer.clone(),
-            may_ask: call.peer.holds(),
-        };
         let how = How {
             deadline,
-            delegate: Some(Arc::new(delegate)),
+            delegate: Some(Arc::new(ForPeer::new(call.peer.clone()))),
             ..How::default()
         };
         let answer = self
@@ -289,17 +282,24 @@ impl ToolSource for Remote {
     }
 }
 
-/// Whoever called, as the server's counterpart.
+/// Whoever called, as the server's counterpart: what the server tells and asks goes to them, and they can what they can.
+/// One for each request.
 pub struct ForPeer {
     peer: Arc<dyn Peer>,
     may_ask: bool,
+    asked: AtomicU64,
 }
 
 impl ForPeer {
-    /// For whoever called.
+    /// The counterpart for a request on behalf of `peer`, whose run is held from now on while they are asked.
     pub fn new(peer: Arc<dyn Peer>) -> Self {
-        let may_ask = peer.holds();
-        Self { peer, may_ask }
+        // Where a question would begin the run anew, asking would make the request twice.
+        peer.hold();
+        Self {
+            may_ask: peer.holds(),
+            peer,
+            asked: AtomicU64::new(0),
+        }
     }
 }
 
@@ -374,12 +374,14 @@ impl Delegate for ForPeer {
             if !self.may_ask || !self.peer.can(ask) {
                 return Err(unanswered(method));
             }
-            let question = vec![(KEY.to_owned(), Question { ask, params })];
+            // No two questions of a request have one name.
+            let key = format!("asked_{}", self.asked.fetch_add(1, Ordering::Relaxed) + 1);
+            let question = vec![(key.clone(), Question { ask, params })];
             let answers = self.peer.ask(question).await.map_err(|fault| Unanswered {
                 code: code::INTERNAL,
                 message: fault.to_string(),
             })?;
-            let answer = answers.get(KEY).cloned().unwrap_or_default();
+            let answer = answers.get(&key).cloned().unwrap_or_default();
             serde_json::value::to_raw_value(&answer).map_err(|_| unanswered(method))
         })
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Capabilities, Client, Meta, TASKS, read_object};
 use crate::envelope::{Id, around_result, json, write_error, write_result};
 use crate::exchange::{Outlet, caught};
+use crate::held::Held;
 use crate::methods;
 use crate::metrics::{Metrics, Timed};
 use crate::refusal::{Refusal, Result};
@@ -60,6 +61,7 @@ pub struct Server(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) offer: Offer,
     pub(crate) tasks: Arc<Tasks>,
+    pub(crate) held: Arc<Held>,
     /// Ends what would otherwise last for ever.
     pub(crate) shutdown: CancellationToken,
     /// What stands in every modern result: its kind, and who says it.
@@ -118,6 +120,7 @@ impl Server {
         Self(Arc::new(Inner {
             metrics: Metrics::default(),
             tasks,
+            held: Arc::default(),
             shutdown: CancellationToken::new(),
             dress_bytes: dressed(&modern, Body::Cacheable(b"{}".to_vec())).len(),
             modern,

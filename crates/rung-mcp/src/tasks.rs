@@ -365,7 +365,7 @@ impl Tasks {
             let end = tokio::time::timeout(Duration::from_millis(TTL_MS), driving.drive(run)).await;
             let outcome = match end {
                 Ok(End::Done(out)) => out,
-                Ok(End::Asks(_) | End::Detaches(_)) => Err(Refusal::bug()),
+                Ok(End::Asks(_) | End::Detaches(_) | End::Holds(_)) => Err(Refusal::bug()),
                 Err(_) => Err(Refusal::internal("the task took too long, and was stopped")),
             };
             let ending = driven.ending(|record| write_end(record, outcome));

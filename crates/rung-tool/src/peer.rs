@@ -112,6 +112,10 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// with the answer at hand: what must not be done twice must not ask.
     fn holds(&self) -> bool;
 
+    /// From here on the run must not be begun anew: it is kept while they are asked, as far as it can be. Whether it can,
+    /// [`Peer::holds`] says.
+    fn hold(&self) {}
+
     /// Asks, and waits for all answers. Each answer is an object. A key names one question of a call: asked again
     /// under the same key, it may be answered as before.
     fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>>;

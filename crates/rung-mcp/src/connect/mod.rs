@@ -1,11 +1,13 @@
 //! The other side of the door: asking another server, of either era, and losing nothing of what it says.
 //!
 //! A [`Connection`] is opened when it is first needed and again when it broke. Requests carry deadlines that nothing
-//! the server says can extend. What was sent and not answered is told as lost, and never sent again by itself, unless
+//! the server says can extend; where none was given, the time in which its questions are answered here is not counted as
+//! the server's. What was sent and not answered is told as lost, and never sent again by itself, unless
 //! asking twice is asking once.
 
 mod board;
 mod child;
+mod clock;
 mod error;
 mod events;
 #[cfg(fuzzing)]
@@ -31,6 +33,7 @@ use tokio::time::Instant;
 
 pub use board::{Delegate, Silent, Unanswered};
 pub use child::Command;
+use clock::Clock;
 use error::Failure;
 pub use error::{Error, Refused};
 pub use http::Address;
@@ -93,7 +96,8 @@ impl Options {
 /// How one request is made.
 #[derive(Clone, Default)]
 pub struct How {
-    /// When the answer is no longer wanted.
+    /// When the answer is no longer wanted. Where nothing is said, each request is given as long as the server's options
+    /// say, beside what its questions take here.
     pub deadline: Option<Instant>,
     /// Who hears and answers what the server says and asks on the way.
     pub delegate: Option<Arc<dyn Delegate>>,
@@ -223,21 +227,33 @@ impl Connection {
         let deadline = how
             .deadline
             .unwrap_or_else(|| Instant::now() + self.0.options.answering);
+        let clock = how.delegate.as_ref().filter(|_| how.deadline.is_none());
+        let clock = clock.map(|asked| Clock::new(asked.clone(), self.0.options.answering));
         let mut forgotten = false;
         loop {
             let link = self.link(deadline).await?;
+            let delegate = match &clock {
+                Some(clock) => Some(clock.clone() as Arc<dyn Delegate>),
+                None => how.delegate.clone(),
+            };
             let ask = Ask {
                 method,
                 params,
-                delegate: how.delegate.clone(),
+                delegate,
                 headers: how.headers.clone(),
             };
             let server = &self.0.options.name;
-            let late = |_| Error::Late {
+            let late = || Error::Late {
                 server: server.clone(),
             };
-            let asked = tokio::time::timeout_at(deadline, link.request(ask)).await;
-            match asked.map_err(late)? {
+            let asked = match &clock {
+                Some(clock) => clock.within(link.request(ask)).await,
+                None => {
+                    let asked = tokio::time::timeout_at(deadline, link.request(ask));
+                    asked.await.ok()
+                }
+            };
+            match asked.ok_or_else(late)? {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => {
                     let refusal = Refused::read(&error);

@@ -93,17 +93,14 @@ impl Connection {
     }
 
     async fn converse_in(&self, method: &str, params: &str, how: How) -> Result<Answer, Error> {
+        // A task is given as long as a request.
         let deadline = how.deadline;
         let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.answering);
-        let how = How {
-            deadline: Some(deadline),
-            ..how
-        };
         let answer = self.ask(method, Some(params), &how).await?;
         // Nearly every answer is the last one, and nearly every one of those can be told at a glance.
         match &answer {
             Answer::Here(result) if MORE_TO_COME.iter().any(|word| result.get().contains(word)) => {
-                Box::pin(self.go_on(method, params, &how, answer)).await
+                Box::pin(self.go_on(method, params, &how, deadline, answer)).await
             }
             _ => Ok(answer),
         }
@@ -115,8 +112,13 @@ impl Connection {
         method: &str,
         params: &str,
         how: &How,
+        task_deadline: Instant,
         first: Answer,
     ) -> Result<Answer, Error> {
+        let of_task = &How {
+            deadline: Some(task_deadline),
+            ..how.clone()
+        };
         let mut answer = first;
         for _ in 0..MAX_ROUNDS {
             let Answer::Here(result) = &answer else {
@@ -139,7 +141,7 @@ impl Connection {
                 }
                 Some("task") if outcome.task_id.is_some() => {
                     let id = outcome.task_id.unwrap_or_default();
-                    let task = self.running(id, how);
+                    let task = self.running(id, of_task);
                     return task.follow(outcome.poll_interval_ms).await;
                 }
                 None if outcome.task.is_some() && self.is_2025_11_25() => {
@@ -150,7 +152,7 @@ impl Connection {
                     };
                     let id = state.task_id.unwrap_or_default();
                     return self
-                        .running(id, how)
+                        .running(id, of_task)
                         .await_result(state.poll_interval_ms)
                         .await;
                 }

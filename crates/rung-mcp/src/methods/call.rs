@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
-use rung_tool::{Answers, Call, Names, Served, TaskUse};
+use rung_tool::{Answers, Call, Names, Question, Served, TaskUse};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -15,8 +15,9 @@ use sha2::{Digest, Sha256};
 use super::{Begun, read};
 use crate::client::{Client, Meta, TASKS, invalid, required};
 use crate::envelope::{Id, code, json};
-use crate::exchange::{End, Exchange, Opening, Outlet, Run};
+use crate::exchange::{End, Exchange, Line, Opening, Outlet, Run};
 use crate::headers;
+use crate::held::{self, Ticket, Waiting};
 use crate::refusal::{Refusal, Result};
 use crate::server::{Body, Request, Server};
 use crate::splice;
@@ -49,6 +50,9 @@ struct State {
     /// Which request it belongs to.
     request: String,
     expires_ms: u64,
+    /// The run that waits for the answers, where it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<Ticket>,
 }
 
 /// A run that is about to begin.
@@ -59,6 +63,8 @@ pub(super) struct Start {
     exchange: Arc<Exchange>,
     /// What a state of this request is bound to, where it can have one.
     params: Option<Box<RawValue>>,
+    /// The run that this request brings answers for.
+    waiting: Option<Waiting>,
 }
 
 impl Start {
@@ -70,12 +76,25 @@ impl Start {
         outlet: Arc<dyn Outlet>,
     ) -> Result<Self> {
         let params = request.params.filter(|_| client.is_modern());
-        let given = match params {
+        let (given, ticket) = match params {
             Some(params) => given(&server, &client, request.method, params)?,
-            None => Answers::new(),
+            None => (Answers::new(), None),
+        };
+        let progress_token = meta.progress_token.map(ToOwned::to_owned);
+        let (given, waiting) = match ticket {
+            None => (given, None),
+            Some(ticket) => {
+                let line = Line {
+                    outlet: outlet.clone(),
+                    progress_token: progress_token.clone(),
+                    log_level: client.log_level,
+                };
+                let waiting = server.0.held.resume(&ticket, given, line)?;
+                (Answers::new(), Some(waiting))
+            }
         };
         let opening = Opening {
-            progress_token: meta.progress_token.map(ToOwned::to_owned),
+            progress_token,
             given,
         };
         Ok(Self {
@@ -84,6 +103,7 @@ impl Start {
             params: params.map(ToOwned::to_owned),
             server,
             client,
+            waiting,
         })
     }
 
@@ -99,33 +119,87 @@ impl Start {
     }
 
     /// Runs, and answers with what came of it.
-    async fn run(self, method: &str, run: Run, dress: fn(Vec<u8>) -> Body) -> Result<Body> {
-        match self.exchange.drive(run).await {
-            End::Done(out) => out.map(dress),
-            End::Asks(open) => {
-                let state = State {
-                    answers: self.exchange.used(),
-                    request: self
-                        .params
-                        .map(|params| digest(method, &params))
-                        .unwrap_or_default(),
-                    expires_ms: now_ms() + STATE_TTL_MS,
-                };
-                let bound = self.client.bound();
-                let state = self.server.0.offer.key.seal(STATE, &bound, &state);
-                let asked = json!({"inputRequests": questions(&open), "requestState": state});
-                Ok(Body::Kind("input_required", json(&asked).into_bytes()))
-            }
-            End::Detaches(run) => {
-                let task = self
-                    .server
-                    .0
-                    .tasks
-                    .adopt(&self.client, &self.exchange, run)
-                    .await?;
-                Ok(Body::Kind("task", task.named()))
+    async fn run(self, method: &str, mut run: Run, dress: fn(Vec<u8>) -> Body) -> Result<Body> {
+        let inner = &self.server.0;
+        loop {
+            match self.exchange.drive(run).await {
+                End::Done(out) => return out.map(dress),
+                End::Asks(open) => {
+                    let answers = self.exchange.used();
+                    return Ok(self.asks(method, &open, answers, None));
+                }
+                End::Detaches(run) => {
+                    let tasks = &inner.tasks;
+                    let task = tasks.adopt(&self.client, &self.exchange, run).await?;
+                    return Ok(Body::Kind("task", task.named()));
+                }
+                End::Holds(asking) => {
+                    let stop = inner.shutdown.clone();
+                    let held = inner.held.adopt(&self.client, &self.exchange, asking, stop);
+                    match held {
+                        Ok(waiting) => return self.wait(method, waiting, dress).await,
+                        // It goes on without an answer.
+                        Err((fault, unheld)) => {
+                            self.exchange.desk().refuse(fault);
+                            run = unheld;
+                        }
+                    }
+                }
             }
         }
+    }
+
+    /// Waits for a run that is held, and answers with what it asks next or what came of it.
+    async fn wait(
+        &self,
+        method: &str,
+        waiting: Waiting,
+        dress: fn(Vec<u8>) -> Body,
+    ) -> Result<Body> {
+        match waiting.next().await {
+            held::Next::Over(out) => out.map(dress),
+            held::Next::Ask(open, ticket) => {
+                Ok(self.asks(method, &open, Answers::new(), Some(ticket)))
+            }
+        }
+    }
+
+    /// Goes on with the run that this request brings answers for, if it does.
+    fn go_on(
+        mut self,
+        method: &'static str,
+        dress: fn(Vec<u8>) -> Body,
+    ) -> std::result::Result<Begun, Self> {
+        match self.waiting.take() {
+            None => Err(self),
+            Some(waiting) => {
+                let waited = async move { self.wait(method, waiting, dress).await };
+                Ok(Begun::later(waited))
+            }
+        }
+    }
+
+    /// Questions, with the state to bring their answers with.
+    fn asks(
+        &self,
+        method: &str,
+        open: &[(String, Question)],
+        answers: Answers,
+        held: Option<Ticket>,
+    ) -> Body {
+        let params = self.params.as_deref();
+        let state = State {
+            answers,
+            request: params
+                .map(|params| digest(method, params))
+                .unwrap_or_default(),
+            expires_ms: now_ms() + STATE_TTL_MS,
+            held,
+        };
+        let bound = self.client.bound();
+        let state = self.server.0.offer.key.seal(STATE, &bound, &state);
+        let asked = json!({"inputRequests": questions(open), "requestState": state});
+        Body::Kind("input_required", json(&asked).into_bytes())
     }
 
     /// Goes on as a task from the start, as a client of 2025-11-25 asks for it.
@@ -155,15 +229,20 @@ fn digest(method: &str, params: &RawValue) -> String {
     HEXLOWER.encode(&Sha256::digest(json(&(method, params))))
 }
 
-/// The answers that came with the request, and those of earlier rounds.
-fn given(server: &Server, client: &Client, method: &str, params: &RawValue) -> Result<Answers> {
-    let mut given = Answers::new();
+/// The answers that came with the request, and those of earlier rounds; or the run that they are for.
+fn given(
+    server: &Server,
+    client: &Client,
+    method: &str,
+    params: &RawValue,
+) -> Result<(Answers, Option<Ticket>)> {
+    let (mut given, mut held) = (Answers::new(), None);
     // Most requests bring nothing back, and need not be looked through for it.
     if !["inputResponses", "requestState", "\\u"]
         .iter()
         .any(|word| params.get().contains(word))
     {
-        return Ok(given);
+        return Ok((given, held));
     }
     let again: Again<'_> = read(Some(params))?;
     if let Some(sealed) = again.request_state {
@@ -180,14 +259,14 @@ fn given(server: &Server, client: &Client, method: &str, params: &RawValue) -> R
         if state.expires_ms <= now_ms() {
             return Err(refused("requestState has expired"));
         }
-        given = state.answers;
+        (given, held) = (state.answers, state.held);
     }
     if let Some(responses) = again.input_responses {
         let responses: Option<Answers> = serde_json::from_str(responses.get())
             .map_err(|error| invalid("inputResponses", &error))?;
         given.extend(responses.unwrap_or_default());
     }
-    Ok(given)
+    Ok((given, held))
 }
 
 pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
@@ -207,6 +286,10 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         None => no_arguments(),
     };
     let as_task = params.task.is_some();
+    let start = match start.go_on("tools/call", Body::Complete) {
+        Ok(begun) => return Ok(begun),
+        Err(start) => start,
+    };
     Ok(Begun::later(async move {
         let (mut call, tools) = (start.call(), start.server.0.offer.tools.clone());
         let may_be_task = match start.client.version {
@@ -329,6 +412,10 @@ pub(super) fn resource(start: Start, params: Option<&RawValue>) -> Result<Begun>
         uri: String,
     }
     let Params { uri } = read(params)?;
+    let start = match start.go_on("resources/read", Body::Cacheable) {
+        Ok(begun) => return Ok(begun),
+        Err(start) => start,
+    };
     let (call, resources) = (start.call(), start.server.0.offer.resources.clone());
     let modern = start.client.is_modern();
     Ok(Begun::later(async move {
@@ -363,6 +450,10 @@ pub(super) fn prompt(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         arguments: Map<String, Value>,
     }
     let Params { name, arguments } = read(params)?;
+    let start = match start.go_on("prompts/get", Body::Complete) {
+        Ok(begun) => return Ok(begun),
+        Err(start) => start,
+    };
     let call = start.call();
     let prompts = start.server.0.offer.prompts.clone();
     let modern = start.client.is_modern();

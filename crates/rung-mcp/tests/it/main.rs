@@ -3,6 +3,7 @@
 
 mod conversations;
 mod door;
+mod held;
 mod hostile;
 mod lossless;
 mod mischief;
