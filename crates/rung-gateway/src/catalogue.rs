@@ -1,8 +1,10 @@
 //! What every server was last seen to offer, on disk: under its name and what it is, so that another server of that name is
 //! another entry.
 
+use data_encoding::HEXLOWER;
 use rung_fault::Fault;
 use rung_kv::Records;
+use sha2::{Digest as _, Sha256};
 
 use crate::definition::Definition;
 use crate::seen::{Kept, Seen};
@@ -52,5 +54,6 @@ impl Catalogue {
 }
 
 fn key(definition: &Definition) -> String {
-    format!("{}\u{0}{}", definition.name, definition.digest)
+    let digest = HEXLOWER.encode(&Sha256::digest(&definition.shown));
+    format!("{}\u{0}{}", definition.name, &digest[..32])
 }

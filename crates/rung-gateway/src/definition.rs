@@ -5,20 +5,8 @@ use std::sync::Arc;
 
 use rung_auth::Secret;
 use rung_mcp::connect::Target;
-use serde::{Deserialize, Serialize};
 
-/// For whom one of a server is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sharing {
-    /// One for everybody.
-    #[default]
-    Shared,
-    /// One for each client, by its token; whoever has none by its conversation.
-    Client,
-    /// One for each conversation.
-    Session,
-}
+use crate::config::Sharing;
 
 /// Why a server is listed and not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +40,8 @@ pub struct Definition {
     pub edit_waits: bool,
     /// What it is given that must not come back.
     pub secrets: Vec<Secret<String>>,
-    /// What it is, as one text: another one is another server.
+    /// Changes with everything that makes it another server, its credentials among it. To compare, never to be kept.
     pub digest: String,
+    /// How it is written, without what its variables hold: by this it is known in the catalogue.
+    pub shown: String,
 }

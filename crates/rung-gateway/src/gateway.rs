@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
 use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault, nearest};
 use rung_kv::Records;
 use rung_tool::{Changes, Keep};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::calls::Calls;
 use crate::catalogue::Catalogue;
@@ -64,6 +67,32 @@ pub trait Configure: Send + Sync {
 
     /// Whether anything was edited since it was last read, found out cheaply.
     fn is_edited(&self) -> bool;
+}
+
+/// The servers, for whoever runs them.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The servers.
+    pub servers: Vec<Row>,
+    /// What is wrong with the files.
+    pub problems: Vec<String>,
+}
+
+/// One server, for whoever runs it.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Where it is written.
+    pub from: String,
+    /// When it is started.
+    pub start: &'static str,
+    /// How many tools it was seen to have.
+    pub tools: Option<usize>,
+    /// How it is.
+    pub state: String,
+    /// What is run or asked, as it is written.
+    pub runs: String,
 }
 
 /// All servers. Cheap to clone.
@@ -292,6 +321,67 @@ impl Gateway {
             None => fault.with_hint("gateway.health {\"all\":true} lists the servers"),
         };
         Err(fault.with(Detail::Allowed, known))
+    }
+
+    /// Stands for all servers as they are reached, and for what else is said: whoever has the same serves the same.
+    pub fn digest(&self, beside: &str) -> String {
+        let mut all = Sha256::new();
+        all.update(beside);
+        for server in self.state().servers.values() {
+            all.update(server.name().as_bytes());
+            all.update(&server.definition.digest);
+        }
+        HEXLOWER.encode(&all.finalize())
+    }
+
+    /// The servers, for whoever runs them.
+    pub fn report(&self) -> Report {
+        let state = self.state();
+        let row = |server: &Arc<Server>| {
+            let definition = &server.definition;
+            let file = definition.file.as_ref();
+            Row {
+                name: server.name().to_string(),
+                from: file.map_or_else(
+                    || definition.origin.to_owned(),
+                    |file| file.display().to_string(),
+                ),
+                start: if definition.eager { "eager" } else { "lazy" },
+                tools: server.seen().map(|seen| seen.tools.len()),
+                state: server.how(),
+                runs: definition.shown.clone(),
+            }
+        };
+        let skipped = state.skipped.iter();
+        let skipped =
+            skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
+        Report {
+            servers: state.servers.values().map(row).collect(),
+            problems: state.problems.iter().cloned().chain(skipped).collect(),
+        }
+    }
+
+    /// Whether a tool or a server is there at all, where it is not.
+    pub fn how(&self, id: &str) -> Option<String> {
+        let (server, tool) = match id.split_once("::") {
+            Some((server, tool)) => (server, Some(tool)),
+            None => (id, None),
+        };
+        let state = self.state();
+        let Some(server) = state.servers.get(server) else {
+            return Some("no server has that name".to_owned());
+        };
+        if server.definition.withheld.is_some() {
+            return Some(server.how());
+        }
+        let seen = server.seen();
+        match (tool, seen) {
+            (Some(_), None) => Some("its server has not been seen yet".to_owned()),
+            (Some(tool), Some(seen)) if seen.tool(tool).is_none() => {
+                Some("its server was not seen to have it".to_owned())
+            }
+            _ => None,
+        }
     }
 
     /// Whether something is there for somebody, and why or why not, in words.

@@ -28,9 +28,9 @@ mod template;
 mod tools;
 mod work;
 
-pub use definition::{Definition, Sharing, Withheld};
+pub use definition::{Definition, Withheld};
 pub use direct::{Direct, Surface};
-pub use gateway::{Configuration, Configure, Gateway, Options, Skipped};
+pub use gateway::{Configuration, Configure, Gateway, Options, Report, Row, Skipped};
 pub use prompts::Prompts;
 pub use resources::Resources;
 pub use seen::Risk;

@@ -18,7 +18,8 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::catalogue::Catalogue;
-use crate::definition::{Definition, Sharing, Withheld};
+use crate::config::Sharing;
+use crate::definition::{Definition, Withheld};
 use crate::seen::{About, Known, Seen};
 
 /// What all servers have in common.
@@ -186,6 +187,21 @@ impl Server {
             Status::Failed
         } else {
             Status::Lazy
+        }
+    }
+
+    /// How it is, for whoever runs it.
+    pub(crate) fn how(&self) -> String {
+        match &self.definition.withheld {
+            Some(Withheld::Untrusted) => {
+                format!("not approved: rung gateway trust {}", self.name())
+            }
+            Some(Withheld::Missing(variables)) => format!("not set: {}", variables.join(", ")),
+            Some(Withheld::Unusable(why)) => why.clone(),
+            None if self.definition.edit_waits => {
+                format!("an edit waits: rung gateway trust {}", self.name())
+            }
+            None => self.status().name().to_owned(),
         }
     }
 

@@ -78,8 +78,11 @@ impl Rules {
                     Decision::Grant
                 };
             }
-            (None, OpenTo::Anybody) => true,
-            (None, OpenTo::Tokens) => !permit.is_anonymous() && permit.access() == Access::Write,
+            (None, OpenTo::Anybody) if permit.is_anonymous() => true,
+            // Who only reads somebody's data under a grant is no guest.
+            (None, OpenTo::Anybody | OpenTo::Tokens) => {
+                !permit.is_anonymous() && permit.access() == Access::Write
+            }
             (None, OpenTo::Granted) => false,
         };
         if open {

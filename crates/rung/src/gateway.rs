@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rung_auth::Secret;
 use rung_fault::{Code, Fault};
-use rung_gateway::config::{self, Approvals, Loaded, Origin, Places, Reach, Spec, Trust, Watch};
+use rung_gateway::config::{self, Approvals, Origin, Places, Reach, Sharing, Spec, Trust, Watch};
 use rung_gateway::policy::Current;
 use rung_gateway::redact::Redactor;
 use rung_gateway::{
-    Configuration, Configure, Definition, Gateway, Options, Rules, Sharing, Skipped, Withheld,
+    Configuration, Configure, Definition, Gateway, Options, Rules, Skipped, Withheld,
 };
 use rung_mcp::connect::{Address, Command, Target};
 
@@ -42,6 +42,7 @@ pub(crate) fn gateway(
         trust_project: files.trust_project,
         open_to: settings.gateway_open_to(),
         watch: Mutex::default(),
+        refused: Mutex::default(),
         places,
     };
     let options = Options {
@@ -65,7 +66,10 @@ pub(crate) fn places(files: &GatewayFiles) -> Result<Places, Fault> {
         .map_err(|error| Fault::new(Code::Internal, format!("there is no folder here: {error}")))?;
     let project = match &files.project {
         Some(project) => Some(here.join(project)),
-        None => config::project_root(&here, home.as_deref(), &std::env::temp_dir()),
+        None => {
+            let stops = [home.clone(), Some(std::env::temp_dir())];
+            config::find_project(&here, stops.iter().flatten().map(PathBuf::as_path))
+        }
     };
     Ok(Places {
         config: from(&files.config, "PMCP_CONFIG").map(|file| here.join(file)),
@@ -90,37 +94,38 @@ struct Setup {
     trust_project: bool,
     open_to: rung_gateway::OpenTo,
     watch: Mutex<Option<Watch>>,
+    /// What is wrong with a policy that was edited.
+    refused: Mutex<Option<String>>,
 }
 
 impl Configure for Setup {
     fn load(&self) -> Result<Configuration, Fault> {
-        let mut problems = Vec::new();
-        if let Err(problem) = self.policy.refresh() {
-            problems.push(format!("{problem}; the policy from before holds"));
-        }
+        self.is_policy_edited();
+        let mut problems: Vec<String> = self.refused.lock().iter().cloned().collect();
         let approvals = Approvals::read(&self.approvals);
-        problems.extend(approvals.problem().map(ToString::to_string));
         let variable = |name: &str| std::env::var(name).ok();
-        let loaded = config::load(&self.places, &variable, &approvals, self.trust_project);
-        let Loaded {
-            specs,
-            skipped,
-            problems: of_files,
-            files,
-        } = loaded;
-        *self.watch.lock() = Some(Watch::new(files));
-        problems.extend(of_files.iter().map(ToString::to_string));
+        let loaded = config::load(&self.places, &variable, &approvals);
+        *self.watch.lock() = Some(Watch::new(loaded.files));
+        problems.extend(loaded.problems.iter().map(ToString::to_string));
+        let unknown = loaded.unknown.iter();
+        problems.extend(unknown.map(|named| {
+            let file = named.file.display();
+            format!(
+                "autoStart of {file} names {}, which is no server",
+                named.name
+            )
+        }));
         let mut definitions = self.own.clone();
-        for spec in specs {
+        for spec in loaded.specs {
             if definitions.iter().all(|own| own.name != spec.name) {
-                definitions.push(definition(&spec));
+                definitions.push(self.definition(&spec));
             }
         }
         let secrets = definitions.iter().flat_map(|of| &of.secrets);
         let secrets = secrets.map(|secret| secret.expose().clone()).collect();
         let policy = self.policy.get();
         Ok(Configuration {
-            skipped: skipped.iter().map(skip).collect(),
+            skipped: loaded.skipped.iter().map(skip).collect(),
             problems,
             rules: Rules {
                 redactor: Redactor::new(policy.patterns(), secrets),
@@ -133,7 +138,8 @@ impl Configure for Setup {
 
     fn is_edited(&self) -> bool {
         let mut watch = self.watch.lock();
-        watch.as_mut().is_none_or(Watch::changed) || self.policy.is_edited()
+        let edited = watch.as_mut().is_none_or(Watch::changed);
+        self.is_policy_edited() || edited
     }
 }
 
@@ -141,37 +147,55 @@ fn skip(entry: &config::Skipped) -> Skipped {
     Skipped {
         name: entry.name.clone(),
         file: entry.file.display().to_string(),
-        why: entry.why.to_string(),
+        why: entry.reason.to_string(),
     }
 }
 
-/// A server of a file, as it is reached.
-fn definition(spec: &Spec) -> Definition {
-    let (target, wrong) = match target(&spec.reach) {
-        Ok(target) => (target, None),
-        // It is listed with what is wrong, and never started.
-        Err(why) => (Target::Command(Command::new("", [""; 0])), Some(why)),
-    };
-    let withheld = match (&spec.trust, wrong) {
-        (Trust::Wanted, _) => Some(Withheld::Untrusted),
-        _ if !spec.missing.is_empty() => Some(Withheld::Missing(spec.missing.clone())),
-        (_, wrong) => wrong.map(Withheld::Unusable),
-    };
-    Definition {
-        name: spec.name.clone(),
-        target,
-        sharing: spec.sharing,
-        eager: spec.eager,
-        origin: match spec.origin {
-            Origin::Given => "custom",
-            Origin::Project => "project",
-            Origin::User => "user",
-        },
-        file: Some(spec.file.clone()),
-        withheld,
-        edit_waits: spec.trust == Trust::Kept,
-        secrets: spec.secrets().cloned().collect(),
-        digest: spec.digest.clone(),
+impl Setup {
+    /// Reads an edited policy. One that is refused is remembered as such, and the one from before holds.
+    fn is_policy_edited(&self) -> bool {
+        let refreshed = self.policy.refresh();
+        let edited = !matches!(refreshed, Ok(false));
+        if edited {
+            let refused = refreshed.err();
+            *self.refused.lock() =
+                refused.map(|problem| format!("{problem}; the policy from before holds"));
+        }
+        edited
+    }
+
+    /// A server of a file, as it is reached.
+    fn definition(&self, spec: &Spec) -> Definition {
+        let (target, wrong) = match target(&spec.reach) {
+            Ok(target) => (target, None),
+            // It is listed with what is wrong, and never started.
+            Err(why) => (Target::Command(Command::new("", [""; 0])), Some(why)),
+        };
+        let withheld = match (&spec.trust, wrong) {
+            (Trust::Wanted, _) if !self.trust_project => Some(Withheld::Untrusted),
+            _ if !spec.missing.is_empty() => Some(Withheld::Missing(spec.missing.clone())),
+            (_, wrong) => wrong.map(Withheld::Unusable),
+        };
+        Definition {
+            name: spec.name.clone(),
+            target,
+            sharing: spec.sharing,
+            eager: spec.eager,
+            origin: match spec.origin {
+                Origin::Given => "custom",
+                Origin::Project => "project",
+                Origin::User => "user",
+            },
+            file: Some(spec.file.clone()),
+            withheld,
+            edit_waits: spec.trust == Trust::Kept,
+            secrets: spec
+                .secrets()
+                .map(|secret| Secret::new(secret.to_owned()))
+                .collect(),
+            digest: spec.digest.clone(),
+            shown: spec.shown().to_owned(),
+        }
     }
 }
 
@@ -258,6 +282,7 @@ fn own(settings: &Settings) -> Result<Vec<Definition>, Fault> {
         definitions.push(Definition {
             name: name.into(),
             digest: format!("{target:?}"),
+            shown: format!("{target:?}"),
             target,
             sharing: Sharing::Shared,
             eager: false,

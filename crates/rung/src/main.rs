@@ -20,6 +20,7 @@ mod shelf;
 mod table;
 mod tokens;
 mod tools;
+mod windows;
 
 fn main() -> std::process::ExitCode {
     exit::status(commands::run(cli::parsed()))

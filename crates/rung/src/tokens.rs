@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rung_auth::{Access, Permit, Scope, Secret, Token, TokenRecord, admit};
+use rung_auth::{Access, Permit, Scope, Token, TokenRecord, admit};
 use rung_fault::{Code, Coded as _, Fault};
 use rung_mcp::http::{Admission, Denied};
 use rung_tool::Pending;
@@ -132,6 +132,25 @@ fn internal(error: impl std::fmt::Display) -> Fault {
     Fault::new(Code::Internal, error.to_string())
 }
 
+/// What admits whoever shows a token that is on no record, to read and to write.
+pub(crate) fn given(token: String) -> Result<TokenRecord, Fault> {
+    Ok(TokenRecord {
+        hash: Token::shown(token).hash(),
+        caller: "given".to_owned().try_into()?,
+        grant: format!("{GRANT}given").try_into()?,
+        access: Access::Write,
+        expires_ms: None,
+        scope: None,
+    })
+}
+
+/// The token that the environment gives, if it does.
+pub(crate) fn exported() -> Result<Option<TokenRecord>, Fault> {
+    let token = std::env::var("PMCP_AUTH_TOKEN").ok();
+    let token = token.filter(|token| !token.is_empty());
+    token.map(given).transpose()
+}
+
 /// Lets in whoever has a token, of ours or of a grant; and anybody, where that is safe or was asked for.
 pub(crate) struct Guests {
     tokens: Tokens,
@@ -201,20 +220,10 @@ impl Guests {
         }
     }
 
-    /// Lets in whoever shows this token as well, to read and to write.
-    pub(crate) fn or_token(mut self, token: Option<&Secret<String>>) -> Result<Self, Fault> {
-        self.given = match token {
-            None => None,
-            Some(token) => Some(TokenRecord {
-                hash: Token::shown(token.expose().clone()).hash(),
-                caller: "given".to_owned().try_into()?,
-                grant: format!("{GRANT}given").try_into()?,
-                access: Access::Write,
-                expires_ms: None,
-                scope: None,
-            }),
-        };
-        Ok(self)
+    /// Lets in whoever shows this token as well.
+    pub(crate) fn or_token(mut self, given: Option<TokenRecord>) -> Self {
+        self.given = given;
+        self
     }
 
     /// Whether there is personal data here, which once it is there is taken to stay.

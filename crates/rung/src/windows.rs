@@ -127,7 +127,7 @@ fn serve_here(
             tokio::time::sleep(LOOK).await;
         }
         gateway.shut_down().await;
-        Ok(())
+        Ok::<(), Fault>(())
     })?;
     runtime.shutdown_background();
     Ok(())
@@ -341,7 +341,10 @@ impl Said {
         let begins = |method: &str| {
             matches!(
                 method,
-                "initialize" | "notifications/initialized" | "logging/setLevel" | "resources/subscribe"
+                "initialize"
+                    | "notifications/initialized"
+                    | "logging/setLevel"
+                    | "resources/subscribe"
             )
         };
         match Message::read(line.trim_ascii()) {

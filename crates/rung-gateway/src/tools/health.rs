@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Asking, Definition, READS, iso};
-use crate::definition::{Sharing, Withheld};
+use crate::definition::Withheld;
 use crate::policy::Thing;
 use crate::server::{Server, Status};
 
@@ -69,7 +69,7 @@ struct Detail {
     startup_source: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     source_path: Option<String>,
-    sharing: Sharing,
+    sharing: &'static str,
     running: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_info: Option<Value>,
@@ -188,7 +188,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
                     .file
                     .as_ref()
                     .map(|file| file.display().to_string()),
-                sharing: server.definition.sharing,
+                sharing: server.definition.sharing.name(),
                 running: server.running(),
                 server_info: about.map(|about| about.server.clone()),
                 server_capabilities: about.map(|about| about.capabilities.clone()),

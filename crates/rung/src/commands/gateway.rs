@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use rung_auth::{Access, Permit, Secret, Token, admit};
+use rung_auth::{Access, Permit, Token, TokenRecord, admit};
 use rung_fault::{Code, Fault};
-use rung_gateway::config::{self, Approvals};
+use rung_gateway::config::{self, Approvals, Which};
 use rung_gateway::policy::Thing;
-use rung_mcp::http::{self, Config, Door};
 use rung_mcp::Server;
+use rung_mcp::http::{self, Config, Door};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -19,8 +19,8 @@ use crate::gateway::{approvals, gateway, places};
 use crate::offer::{now_ms, offer};
 use crate::results::Results;
 use crate::settings::Settings;
-use crate::table;
-use crate::tokens::{Guests, Open};
+use crate::table::table;
+use crate::tokens::{Guests, Open, exported, given};
 use crate::windows::{self, Meeting, Serving};
 
 /// Where the program whose place this takes listens.
@@ -102,7 +102,7 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
         None,
         Some((others.clone(), args.files.surface.into())),
     )?;
-    let guests = Guests::new(results.tokens(), None, open).or_token(token.as_ref())?;
+    let guests = Guests::new(results.tokens(), None, open).or_token(token);
     let door = Door::new(address, Vec::new(), args.allowed_origin.clone(), guests);
     let mut config = Config::new(door);
     config.rate = rate.unwrap_or(0);
@@ -128,7 +128,9 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
 
 fn address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {
     let wrong = |why: String| Fault::new(Code::InvalidSetting, why);
-    let host = std::env::var("PMCP_HOST").ok().or_else(|| args.host.clone());
+    let host = std::env::var("PMCP_HOST")
+        .ok()
+        .or_else(|| args.host.clone());
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
     let host = match host.as_str() {
         "localhost" => "127.0.0.1",
@@ -147,14 +149,14 @@ fn address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {
 }
 
 /// The token that callers must show, if one was given.
-fn token(args: &GatewayServeArgs) -> Result<Option<Secret<String>>, Fault> {
-    let exported = std::env::var("PMCP_AUTH_TOKEN").ok();
-    let said = exported.or_else(|| args.auth_token.clone());
-    let token = match (&args.auth_token_file, said) {
-        (Some(file), _) => Some(first_line(file)?),
-        (None, said) => said,
-    };
-    Ok(token.filter(|token| !token.is_empty()).map(Secret::new))
+fn token(args: &GatewayServeArgs) -> Result<Option<TokenRecord>, Fault> {
+    if let Some(file) = &args.auth_token_file {
+        return given(first_line(file)?).map(Some);
+    }
+    match (exported()?, &args.auth_token) {
+        (None, Some(token)) => given(token.clone()).map(Some),
+        (exported, _) => Ok(exported),
+    }
 }
 
 fn first_line(file: &Path) -> Result<String, Fault> {
@@ -164,7 +166,12 @@ fn first_line(file: &Path) -> Result<String, Fault> {
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-fn status(files: &GatewayFiles, server: Option<&str>, as_json: bool, settings: &Settings) -> Result {
+fn status(
+    files: &GatewayFiles,
+    server: Option<&str>,
+    as_json: bool,
+    settings: &Settings,
+) -> Result {
     let results = Results::open(settings)?;
     let report = gateway(files, settings, &results)?.report();
     let known: Vec<&str> = report.servers.iter().map(|row| row.name.as_str()).collect();
@@ -172,20 +179,39 @@ fn status(files: &GatewayFiles, server: Option<&str>, as_json: bool, settings: &
         && !known.contains(&name)
     {
         let fault = Fault::new(Code::UnknownServer, format!("no server is named {name:?}"));
-        return super::told(fault.with_hint(format!("there are {}", known.join(", "))), as_json);
+        return super::told(
+            fault.with_hint(format!("there are {}", known.join(", "))),
+            as_json,
+        );
     }
     let rows = report.servers.iter();
-    let rows: Vec<_> = rows.filter(|row| server.is_none_or(|name| row.name == name)).collect();
+    let rows: Vec<_> = rows
+        .filter(|row| server.is_none_or(|name| row.name == name))
+        .collect();
     if as_json {
-        println!("{:#}", json!({"servers": rows, "problems": report.problems}));
+        println!(
+            "{:#}",
+            json!({"servers": rows, "problems": report.problems})
+        );
         return Ok(());
     }
-    let mut shown = vec![["SERVER", "FROM", "START", "TOOLS", "STATE"].map(str::to_owned).to_vec()];
-    shown.extend(rows.iter().map(|row| {
-        let tools = row.tools.map_or_else(|| "?".to_owned(), |tools| tools.to_string());
-        vec![row.name.clone(), row.from.clone(), row.start.to_owned(), tools, row.state.clone()]
-    }));
-    print!("{}", table::aligned(&shown));
+    let heading = ["SERVER", "FROM", "START", "TOOLS", "STATE"];
+    let shown: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let tools = row
+                .tools
+                .map_or_else(|| "?".to_owned(), |tools| tools.to_string());
+            vec![
+                row.name.clone(),
+                row.from.clone(),
+                row.start.to_owned(),
+                tools,
+                row.state.clone(),
+            ]
+        })
+        .collect();
+    print!("{}", table(&heading, &shown));
     for problem in &report.problems {
         eprintln!("warning: {problem}");
     }
@@ -200,25 +226,40 @@ fn trust(
     settings: &Settings,
 ) -> Result {
     let places = places(files)?;
-    let Some(file) = config::project_file(&places) else {
+    let Some(file) = places.project.as_ref().map(|root| root.join(".mcp.json")) else {
         let why = "there is no project here whose .mcp.json could be approved";
         return Err(Fault::new(Code::NotFound, why)
             .with_hint("name the project with --project DIR")
             .into());
     };
-    let mut known = Approvals::read(&approvals(settings)?);
+    let mut known = Approvals::read(approvals(settings)?);
     if list {
-        for row in known.list(&file)? {
-            println!("{}\t{}", row.name, row.state);
+        let variable = |name: &str| std::env::var(name).ok();
+        let loaded = config::load(&places, &variable, &known);
+        let rows = loaded.specs.iter().filter(|spec| spec.file == file);
+        for spec in rows.filter(|spec| !loaded.waiting.iter().any(|wait| *wait.name == *spec.name))
+        {
+            println!("{}\tapproved\t{}", spec.name, spec.shown());
+        }
+        for wait in &loaded.waiting {
+            println!("{}\twaits\t{}", wait.name, wait.shown);
         }
         return Ok(());
     }
-    let done = if revoke {
-        known.revoke(&file, names)?
-    } else {
-        known.approve(&file, names)?
+    let which = match names {
+        [] => Which::All,
+        names => Which::Named(names),
     };
-    let what = if revoke { "no longer approved" } else { "approved" };
+    let done = if revoke {
+        known.revoke(&file, which).map_err(Fault::from)?
+    } else {
+        known.approve(&file, which).map_err(Fault::from)?
+    };
+    let what = if revoke {
+        "no longer approved"
+    } else {
+        "approved"
+    };
     for name in done {
         println!("{name}: {what}");
     }
@@ -238,7 +279,9 @@ fn why(
         None => Permit::local_user(Access::Write),
         Some(name) => {
             let records = results.tokens().list()?;
-            let record = records.into_iter().find(|record| record.caller.as_str() == name);
+            let record = records
+                .into_iter()
+                .find(|record| record.caller.as_str() == name);
             let mut record = record.ok_or_else(|| {
                 Fault::new(Code::NotFound, format!("no token is named {name:?}"))
                     .with_hint("`rung token list` names them")
@@ -256,7 +299,10 @@ fn why(
     let (allowed, reason) = gateway.why(&permit, thing);
     let state = gateway.how(tool);
     if as_json {
-        println!("{:#}", json!({"tool": tool, "allowed": allowed, "why": reason, "state": state}));
+        println!(
+            "{:#}",
+            json!({"tool": tool, "allowed": allowed, "why": reason, "state": state})
+        );
     } else {
         println!("{tool}: {reason}");
         if let Some(state) = state {

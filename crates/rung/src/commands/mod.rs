@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod db;
 mod demo;
+mod gateway;
 mod inspect;
 mod man;
 mod mcp;
@@ -48,10 +49,11 @@ pub(crate) fn run(cli: Cli) -> Result {
             let set = if is_own { Vec::new() } else { cli.set };
             db::run(command, move || loaded(cli.home.clone(), set.clone()))
         }
+        Command::Gateway(args) => gateway::run(args, loaded(cli.home, cli.set)?),
         Command::Demo(args) => demo::run(&args, cli.home, cli.set),
         Command::Backup { to } => backup::run(&to, &loaded(cli.home, cli.set)?),
         Command::Restore { from } => backup::restore(&from, &loaded(cli.home, cli.set)?),
-        Command::Mcp(args) => mcp::run(&args, &loaded(cli.home, cli.set)?),
+        Command::Mcp(args) => mcp::run(&args, loaded(cli.home, cli.set)?),
         Command::Serve(args) => {
             let mut set = cli.set;
             set.extend(
@@ -109,7 +111,11 @@ fn keep_child(_: u32, _: &[std::ffi::OsString]) -> Result {
 
 /// Everything that is no answer goes to stderr, as much of it as the settings want.
 fn log_to_stderr(settings: &Settings) {
-    let level = settings.log().parse().unwrap_or(LevelFilter::WARN);
+    log_at(settings.log());
+}
+
+fn log_at(level: &str) {
+    let level = level.parse().unwrap_or(LevelFilter::WARN);
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
@@ -120,7 +126,7 @@ fn log_to_stderr(settings: &Settings) {
 }
 
 /// Waits until the process is asked to stop.
-async fn asked_to_stop() {
+pub(crate) async fn asked_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupted), Ok(mut terminated)) = (
         signal(SignalKind::interrupt()),

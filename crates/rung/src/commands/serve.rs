@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use crate::cli::ServeArgs;
 use crate::conformance::Fixtures;
 use crate::exit::Result;
+use crate::gateway::gateway;
 use crate::offer::offer;
 use crate::results::Results;
 use crate::settings::Settings;
@@ -65,11 +66,13 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         Some(_) => Some(here.clone()),
         None => told,
     };
+    let given = crate::tokens::exported()?;
     // Grants that others give are asked about there, request by request; the door lets none of them in.
     let gives_grants = args.as_url.is_none();
     let config = |place: &Place, public_url: Option<&String>| {
         let agents = gives_grants.then(|| records.clone());
         let guests = Guests::new(results.tokens(), agents, open);
+        let guests = guests.or_token(given.clone());
         let (hosts, origins) = (args.allow_host.clone(), args.allow_origin.clone());
         let door = Door::new(place.address, hosts, origins, guests);
         let door = door.behind(args.trusted_proxy.clone());
@@ -81,6 +84,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     };
     let mut first = config(&main, public_url.as_ref());
     first.sessions = !args.stateless;
+    first.rate = args.rate_limit;
     let asked_at = match &authority {
         Authority::At(url) => Some(url.clone()),
         _ => None,
@@ -97,6 +101,8 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     };
     let data = Arc::new(rung_pdpp::Service::new(data, &mut first.registry));
     let fixtures = args.conformance.then(Fixtures::new);
+    let others = gateway(&args.gateway, settings, &results)?;
+    let others = (!others.is_empty()).then_some(others);
     let mut offer = offer(
         settings,
         &results,
@@ -107,6 +113,9 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
             here.clone(),
             super::pdpp::tool_options(&args.data, settings.reply_max_bytes(), results.cursor_key()),
         )?)),
+        others
+            .clone()
+            .map(|others| (others, args.gateway.surface.into())),
     )?;
     offer.icon = format!("{here}{ICON}");
     first.beside = rung_pdpp::router(data.clone());
@@ -129,7 +138,16 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     let upkeep = Upkeep::start(&data);
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
     let runtime = super::runtime()?;
-    let ended = runtime.block_on(until_stopped(offer, (main, first), second));
+    let ended = runtime.block_on(async {
+        if let Some(others) = others.clone() {
+            tokio::spawn(async move { others.tend().await });
+        }
+        let ended = until_stopped(offer, (main, first), second).await;
+        if let Some(others) = others {
+            others.shut_down().await;
+        }
+        ended
+    });
     upkeep.end();
     // What a thread is still reading for nobody must not keep us.
     runtime.shutdown_background();
