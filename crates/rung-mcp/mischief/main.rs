@@ -4,6 +4,7 @@
 //! `mischief MODE` speaks on its standard streams; `mischief MODE http` listens, and says where on stderr.
 
 mod http;
+mod tasks;
 
 use std::io::{self, BufRead as _, Write as _};
 use std::thread::sleep;
@@ -20,6 +21,10 @@ fn main() {
     }
     match mode.as_str() {
         "hang" => sleep(FOR_EVER),
+        "dies" => {
+            eprintln!("there is no configuration");
+            std::process::exit(78);
+        }
         _ => converse(&mode),
     }
 }
@@ -58,7 +63,7 @@ fn converse(mode: &str) {
     if mode == "words" {
         eprintln!("the database is locked");
     }
-    let mut calls = 0;
+    let (mut calls, mut looks) = (0, 0);
     let mut lines = io::stdin().lock().split(b'\n');
     while let Some(Ok(line)) = lines.next() {
         let Some(request) = Request::read(&line) else {
@@ -68,6 +73,9 @@ fn converse(mode: &str) {
         let Some(id) = request.id.as_deref() else {
             continue;
         };
+        if tasks::answered(mode, id, &request, &mut looks) {
+            continue;
+        }
         match request.method.as_str() {
             "server/discover" if mode == "ends" => std::process::exit(3),
             "server/discover" if mode == "silent" => {}
@@ -99,6 +107,10 @@ fn converse(mode: &str) {
         calls += 1;
         if mode == "deaf" && request.method == "tools/list" {
             sleep(FOR_EVER);
+        }
+        if mode == "deaf-and-dies" && request.method == "tools/list" {
+            sleep(Duration::from_millis(500));
+            std::process::exit(1);
         }
     }
 }
@@ -336,6 +348,11 @@ fn tool(name: &str) -> Value {
 }
 
 fn tools(mode: &str) -> Value {
+    if mode == "tasks" {
+        let mut task = tool("a");
+        task["execution"] = json!({"taskSupport": "optional"});
+        return json!({"tools": [task]});
+    }
     if mode != "odd" {
         return json!({"tools": [tool("a"), tool("b")]});
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use rung_auth::Permit;
 use rung_tool::{Ask, Conversation, Level, Rendering};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -185,6 +185,35 @@ impl Capabilities {
             Ask::Roots => self.roots,
         }
     }
+}
+
+/// What somebody wants to be told.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Wanted {
+    /// That tools came or went.
+    #[serde(skip_serializing_if = "is_false")]
+    pub tools_list_changed: bool,
+    /// That prompts came or went.
+    #[serde(skip_serializing_if = "is_false")]
+    pub prompts_list_changed: bool,
+    /// That resources came or went.
+    #[serde(skip_serializing_if = "is_false")]
+    pub resources_list_changed: bool,
+    /// That the resource at one of these addresses is another one now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_subscriptions: Vec<String>,
+    /// How far these tasks have come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub task_ids: Vec<String>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_false(wanted: &bool) -> bool {
+    !wanted
 }
 
 /// The capability behind a question, in the shape in which a client would declare it.

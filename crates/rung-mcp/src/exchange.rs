@@ -322,12 +322,16 @@ impl Peer for Exchange {
         }
     }
 
-    fn log(&self, level: Level, logger: &str, data: &Value) {
-        let line = self.line.lock();
-        let wanted = match &self.client.session {
+    fn log_level(&self) -> Option<Level> {
+        match &self.client.session {
             Some(session) => Some(session.log_level()),
-            None => line.log_level,
-        };
+            None => self.line.lock().log_level,
+        }
+    }
+
+    fn log(&self, level: Level, logger: &str, data: &Value) {
+        let wanted = self.log_level();
+        let line = self.line.lock();
         if wanted.is_some_and(|wanted| level >= wanted) && self.task.lock().is_none() {
             #[derive(Serialize)]
             struct Params<'a> {

@@ -26,7 +26,7 @@ pub mod stdio;
 mod tasks;
 mod version;
 
-pub use client::Capabilities;
+pub use client::{Capabilities, Wanted};
 pub use envelope::{Id, MAX_MESSAGE_BYTES, Malformed, Message};
 pub use remote::{ForPeer, Remote};
 pub use seal::SealKey;

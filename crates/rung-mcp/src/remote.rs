@@ -319,6 +319,10 @@ impl Delegate for ForPeer {
         self.peer.wants_progress()
     }
 
+    fn log_level(&self) -> Option<Level> {
+        self.peer.log_level()
+    }
+
     fn told(&self, method: &str, params: Option<&RawValue>) {
         #[derive(Deserialize)]
         struct OfProgress {

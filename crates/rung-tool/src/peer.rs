@@ -105,6 +105,11 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// Tells something, if they want to hear it.
     fn log(&self, level: Level, logger: &str, data: &Value);
 
+    /// How loud it must be for them to hear it, if they hear anything.
+    fn log_level(&self) -> Option<Level> {
+        None
+    }
+
     /// Whether they can be asked this.
     fn can(&self, ask: Ask) -> bool;
 

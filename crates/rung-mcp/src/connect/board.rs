@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rung_tool::Pending;
+use rung_tool::{Level, Pending};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -37,6 +37,11 @@ pub trait Delegate: Send + Sync {
     /// Whether it wants to know how far its request has come.
     fn wants_progress(&self) -> bool {
         false
+    }
+
+    /// How loud a line of a log must be to be heard, where the server is told so with every request.
+    fn log_level(&self) -> Option<Level> {
+        None
     }
 
     /// Something was said: progress of a request, a line of a log, a change.

@@ -35,6 +35,8 @@ const INHERITED: [&str; 11] = [
 const MAX_UNREAD_BYTES: usize = 16 << 20;
 /// Bytes of its stderr that are remembered.
 const LAST_WORDS_BYTES: usize = 8 << 10;
+/// How long it may take to say why it ends.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// How long it may take to end by itself, and then when it is told to.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -143,6 +145,8 @@ pub(super) struct Pipe {
     process: Process,
     open: AtomicBool,
     last_words: Mutex<VecDeque<u8>>,
+    /// Closed once it can say nothing more beside the protocol.
+    hushed: watch::Receiver<()>,
 }
 
 /// What goes to the child. A message is written whole or waits whole, so that giving up on one never harms the next.
@@ -152,6 +156,9 @@ struct Input {
     /// Bytes of the first that are written.
     written: usize,
     bytes: usize,
+    /// Messages that were taken, and those of which anything was written.
+    taken: u64,
+    begun: u64,
 }
 
 impl Pipe {
@@ -174,6 +181,7 @@ impl Pipe {
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout)).map_err(unavailable)?;
         let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr)).map_err(unavailable)?;
         let more_input = Arc::new(Notify::new());
+        let (speaks, hushed) = watch::channel(());
         let pipe = Arc::new(Self {
             board,
             input: Mutex::new(Input {
@@ -181,21 +189,24 @@ impl Pipe {
                 waiting: VecDeque::new(),
                 written: 0,
                 bytes: 0,
+                taken: 0,
+                begun: 0,
             }),
             more_input: more_input.clone(),
             process,
             open: AtomicBool::new(true),
             last_words: Mutex::default(),
+            hushed,
         });
         // None of them keeps it alive: when nobody else wants it, it is over.
         tokio::spawn(read(Arc::downgrade(&pipe), stdout));
-        tokio::spawn(listen(Arc::downgrade(&pipe), stderr));
+        tokio::spawn(listen(Arc::downgrade(&pipe), stderr, speaks));
         tokio::spawn(write(Arc::downgrade(&pipe), more_input));
         Ok(pipe)
     }
 
-    /// Sends a message: at once where the child keeps up, else when it has read what is before it.
-    fn send(&self, mut message: Vec<u8>) -> Result<(), Failure> {
+    /// Sends a message: at once where the child keeps up, else when it has read what is before it. Its number among all.
+    fn send(&self, mut message: Vec<u8>) -> Result<u64, Failure> {
         // Between the parts of a message a line break means as much as a space, and within them there is none.
         for byte in &mut message {
             if matches!(byte, b'\n' | b'\r') {
@@ -207,10 +218,16 @@ impl Pipe {
         let Some(pipe) = input.pipe.clone() else {
             return Err(Failure::Unavailable(self.why_gone()));
         };
+        let number = input.taken + 1;
         if input.waiting.is_empty() {
             match pipe.try_write(&message) {
-                Ok(written) if written == message.len() => return Ok(()),
-                Ok(written) => input.written = written,
+                Ok(written) => {
+                    (input.taken, input.begun) = (number, number);
+                    if written == message.len() {
+                        return Ok(number);
+                    }
+                    input.written = written;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     drop(input);
@@ -223,11 +240,25 @@ impl Pipe {
             let why = "it does not read what it is sent".to_owned();
             return Err(Failure::Unavailable(why));
         }
+        input.taken = number;
         input.bytes += message.len();
         input.waiting.push_back(message);
         drop(input);
         self.more_input.notify_one();
-        Ok(())
+        Ok(number)
+    }
+
+    /// Whether nothing of a message was ever written. Whoever reads it in part cannot do what it says.
+    fn is_unsent(&self, number: u64) -> bool {
+        number > self.input.lock().begun
+    }
+
+    /// Waits until it has ended and said why, if it is about to.
+    async fn last_said(&self) {
+        self.process.ended(LAST_MOMENT).await;
+        let mut hushed = self.hushed.clone();
+        let said = async { while hushed.changed().await.is_ok() {} };
+        let _in_time_or_not = tokio::time::timeout(LAST_MOMENT, said).await;
     }
 
     /// Nothing comes any more.
@@ -307,7 +338,7 @@ async fn read(pipe: Weak<Pipe>, mut stdout: pipe::Receiver) {
 }
 
 /// Remembers the last of what the child says beside the protocol.
-async fn listen(pipe: Weak<Pipe>, mut stderr: pipe::Receiver) {
+async fn listen(pipe: Weak<Pipe>, mut stderr: pipe::Receiver, _speaks: watch::Sender<()>) {
     use tokio::io::AsyncReadExt as _;
     let mut buffer = vec![0; 4 << 10];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
@@ -349,14 +380,19 @@ async fn write(pipe: Weak<Pipe>, more_input: Arc<Notify>) {
         };
         let mut input = pipe.input.lock();
         while let Some(first) = input.waiting.front() {
+            let number = input.taken - input.waiting.len() as u64 + 1;
             let rest = first.len() - input.written;
             match sender.try_write(&first[input.written..]) {
                 Ok(written) if written == rest => {
                     input.bytes -= first.len();
                     input.waiting.pop_front();
                     input.written = 0;
+                    input.begun = number;
                 }
-                Ok(written) => input.written += written,
+                Ok(written) => {
+                    input.written += written;
+                    input.begun = number;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
                     drop(input);
@@ -371,22 +407,32 @@ impl Wire for Pipe {
     fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
         Box::pin(async move {
             let answered = self.board.wait(sent.id, sent.delegate);
-            if let Err(failure) = self.send(sent.message) {
-                self.board.forget(sent.id);
-                return Err(failure);
-            }
+            let number = match self.send(sent.message) {
+                Ok(number) => number,
+                Err(failure) => {
+                    self.board.forget(sent.id);
+                    if self.is_open() {
+                        return Err(failure);
+                    }
+                    self.last_said().await;
+                    return Err(Failure::Unavailable(self.why_gone()));
+                }
+            };
             if let Ok(outcome) = answered.await {
-                Ok(outcome)
-            } else {
-                // It may be about to say why.
-                self.process.ended(Duration::from_millis(100)).await;
-                Err(Failure::Lost(self.why_gone()))
+                return Ok(outcome);
             }
+            self.last_said().await;
+            let why = self.why_gone();
+            Err(if self.is_unsent(number) {
+                Failure::Unavailable(why)
+            } else {
+                Failure::Lost(why)
+            })
         })
     }
 
     fn tell(&self, message: Vec<u8>) -> Pending<'_, Result<(), Failure>> {
-        Box::pin(std::future::ready(self.send(message)))
+        Box::pin(std::future::ready(self.send(message).map(|_| ())))
     }
 
     fn agreed(&self, _: Version) {

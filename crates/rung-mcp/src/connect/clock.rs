@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rung_tool::Pending;
+use rung_tool::{Level, Pending};
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -103,6 +103,10 @@ impl Delegate for Clock {
 
     fn wants_progress(&self) -> bool {
         self.delegate.wants_progress()
+    }
+
+    fn log_level(&self) -> Option<Level> {
+        self.delegate.log_level()
     }
 
     fn told(&self, method: &str, params: Option<&RawValue>) {

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rung_tool::Level;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -57,6 +59,8 @@ pub(super) struct Link {
     /// Last words to the server that are on their way.
     farewells: Mutex<Vec<JoinHandle<()>>>,
     given_up: AtomicBool,
+    /// Told when it is given up.
+    gone: Notify,
 }
 
 /// A request, and how it is to be made.
@@ -123,7 +127,8 @@ impl Link {
             .is_some_and(|delegate| delegate.wants_progress())
             .then_some(id);
         let said = self.manners.said(speaks, delegate.can());
-        let params = dressed(ask.params, &said, token);
+        let level = delegate.log_level().filter(|_| speaks.is_modern());
+        let params = dressed(ask.params, &said, token, level);
         let mut guard = Unanswered {
             link: self.clone(),
             id,
@@ -159,6 +164,25 @@ impl Link {
     /// Nothing more can come of it.
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
+        self.gone.notify_waiters();
+    }
+
+    /// Waits until nothing more can come of it.
+    pub(super) async fn ended(&self) {
+        let gone = self.gone.notified();
+        if !self.is_open() {
+            return;
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let _forgotten = Forgotten {
+            board: &self.board,
+            id,
+        };
+        // An answer that never comes, except that nobody answers any more.
+        tokio::select! {
+            _ = self.board.wait(id, None) => {}
+            () = gone => {}
+        }
     }
 
     pub(super) fn last_words(&self) -> String {
@@ -189,6 +213,18 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.wire.let_go();
+    }
+}
+
+/// Somebody who waits for no answer in particular.
+struct Forgotten<'a> {
+    board: &'a Board,
+    id: u64,
+}
+
+impl Drop for Forgotten<'_> {
+    fn drop(&mut self) {
+        self.board.forget(self.id);
     }
 }
 
@@ -318,7 +354,7 @@ impl Opening {
         let modern = Version::V2026_07_28;
         for id in [DISCOVER, DISCOVER_AGAIN] {
             let said = self.manners.said(modern, self.board.delegate.can());
-            let params = dressed(None, &said, None);
+            let params = dressed(None, &said, None, None);
             let sent = Sent {
                 id,
                 method: "server/discover",
@@ -416,6 +452,7 @@ impl Opening {
             since: Instant::now(),
             farewells: Mutex::default(),
             given_up: AtomicBool::new(false),
+            gone: Notify::new(),
         })
     }
 }
@@ -542,6 +579,7 @@ fn dressed<'p>(
     params: Option<&'p str>,
     said: &Said,
     progress_token: Option<u64>,
+    log_level: Option<Level>,
 ) -> Option<Cow<'p, str>> {
     if said.members.is_empty() && progress_token.is_none() {
         return params.map(Cow::Borrowed);
@@ -554,6 +592,14 @@ fn dressed<'p>(
     };
     if let Some(token) = progress_token {
         meta = Cow::Owned(splice::with(&meta, "progressToken", &token.to_string()));
+    }
+    if let Some(level) = log_level {
+        let level = json(&level);
+        meta = Cow::Owned(splice::with(
+            &meta,
+            "io.modelcontextprotocol/logLevel",
+            &level,
+        ));
     }
     Some(Cow::Owned(splice::with(params, "_meta", &meta)))
 }

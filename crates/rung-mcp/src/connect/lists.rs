@@ -35,6 +35,8 @@ pub enum Kind {
     Templates,
     /// Prompts.
     Prompts,
+    /// Tasks, of 2025-11-25.
+    Tasks,
 }
 
 impl Kind {
@@ -44,6 +46,7 @@ impl Kind {
             Self::Resources => "resources/list",
             Self::Templates => "resources/templates/list",
             Self::Prompts => "prompts/list",
+            Self::Tasks => "tasks/list",
         }
     }
 
@@ -53,6 +56,7 @@ impl Kind {
             Self::Resources => "resources",
             Self::Templates => "resourceTemplates",
             Self::Prompts => "prompts",
+            Self::Tasks => "tasks",
         }
     }
 
@@ -62,6 +66,7 @@ impl Kind {
             Self::Tools => "tools",
             Self::Resources | Self::Templates => "resources",
             Self::Prompts => "prompts",
+            Self::Tasks => "tasks",
         }
     }
 }
@@ -88,7 +93,8 @@ pub struct Tool {
     pub listed: Arc<RawValue>,
     /// Whether some of its arguments are repeated in headers.
     pub(super) mirrors: bool,
-    /// Whether it is only called as a task, in 2025-11-25.
+    /// Whether it can be called as a task, in 2025-11-25, and whether only so.
+    pub(super) may_be_task: bool,
     pub(super) must_be_task: bool,
 }
 
@@ -249,11 +255,13 @@ impl Tool {
         if let Err(why) = check_mirrored(schema) {
             return Err(dropped(&why));
         }
+        let support = tool["execution"]["taskSupport"].as_str();
         Ok(Self {
             name: name.into(),
             input_schema: Arc::new(schema.clone()),
             mirrors: wants_headers(schema),
-            must_be_task: tool["execution"]["taskSupport"] == "required",
+            may_be_task: matches!(support, Some("optional" | "required")),
+            must_be_task: support == Some("required"),
             listed: listed.into(),
         })
     }

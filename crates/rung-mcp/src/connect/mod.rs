@@ -17,6 +17,7 @@ mod intake;
 #[cfg(target_os = "linux")]
 mod keeper;
 mod link;
+mod listen;
 mod lists;
 mod rounds;
 mod wire;
@@ -43,6 +44,7 @@ pub use keeper::keep;
 pub use link::{Agreement, Era};
 use link::{Ask, Link};
 pub use lists::{Dropped, Kind, Listed, Tool, Tools};
+pub use rounds::{Begun, Task};
 
 /// A server, and how to get to it.
 #[derive(Debug, Clone)]
@@ -135,7 +137,8 @@ struct Trouble {
     last: Option<Error>,
 }
 
-/// The wait after the first failure; it doubles with each.
+/// The wait after the second failure in a row; it doubles with each. After the first there is none: most servers that end
+/// once are there again at once.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// A link that broke sooner counts as one that could not be opened.
@@ -143,10 +146,13 @@ const STEADY: Duration = Duration::from_secs(5);
 
 impl Trouble {
     fn add(&mut self) {
-        let wait = FIRST_WAIT
-            .saturating_mul(1 << self.failures.min(10))
-            .min(LONGEST_WAIT);
         self.failures += 1;
+        let Some(doublings) = self.failures.checked_sub(2) else {
+            return;
+        };
+        let wait = FIRST_WAIT
+            .saturating_mul(1 << doublings.min(10))
+            .min(LONGEST_WAIT);
         // Many who wait for one server should not all come back at once.
         let mut bits = [0; 1];
         let _without_it_all_come_at_once = getrandom::fill(&mut bits);
@@ -229,7 +235,7 @@ impl Connection {
             .unwrap_or_else(|| Instant::now() + self.0.options.answering);
         let clock = how.delegate.as_ref().filter(|_| how.deadline.is_none());
         let clock = clock.map(|asked| Clock::new(asked.clone(), self.0.options.answering));
-        let mut forgotten = false;
+        let (mut forgotten, mut broke) = (false, false);
         loop {
             let link = self.link(deadline).await?;
             let delegate = match &clock {
@@ -265,6 +271,11 @@ impl Connection {
                 // Whoever does not know the session has done nothing.
                 Err(Failure::NoSession) if !forgotten => {
                     forgotten = true;
+                    self.drop_link(&link);
+                }
+                // Nothing of it was sent, so that nothing was done: whoever comes after it broke is served by the next one.
+                Err(Failure::Unavailable(_)) if !link.is_open() && !broke => {
+                    broke = true;
                     self.drop_link(&link);
                 }
                 // It was sent, and whatever came back says nothing of what became of it.
@@ -415,6 +426,26 @@ impl Connection {
         let mut current = self.0.current.lock();
         if current.as_ref().is_some_and(|link| Arc::ptr_eq(link, gone)) {
             current.take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_one_failure_nobody_waits_and_then_ever_longer() {
+        let mut trouble = Trouble::default();
+        trouble.add();
+        assert!(trouble.until.is_none());
+        let mut last = Duration::ZERO;
+        for _ in 0..4 {
+            let begun = Instant::now();
+            trouble.add();
+            let wait = trouble.until.unwrap() - begun;
+            assert!(wait > last + last / 2, "{wait:?} after {last:?}");
+            last = wait;
         }
     }
 }

@@ -62,15 +62,61 @@ struct State<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// How a call began.
+pub enum Begun {
+    /// It was answered.
+    Done(Answer),
+    /// It goes on as a task.
+    Task(Task),
+}
+
+/// A task of a server's, which nobody follows yet.
+#[derive(Debug)]
+pub struct Task {
+    /// What the server calls it.
+    pub id: String,
+    /// All that the server says of it, as it came.
+    pub state: Box<RawValue>,
+    /// How often it should be looked at, where the server says.
+    poll_ms: Option<u64>,
+}
+
 impl Connection {
     /// Calls a tool to its end: what is asked on the way is answered by the delegate, and a task is followed.
     pub async fn call(&self, tool: &Tool, arguments: &RawValue, how: How) -> Result<Answer, Error> {
+        let task = tool.must_be_task.then_some(object!({}));
+        let (params, how) = self.prepared(tool, arguments, task, how).await?;
+        self.converse_in("tools/call", &params, how).await
+    }
+
+    /// Calls a tool to its end, or to where it goes on as a task, if the server can: the task is not followed. It is wanted
+    /// for as long as `ttl_ms` says, where the server lets a caller say.
+    pub async fn begin(
+        &self,
+        tool: &Tool,
+        arguments: &RawValue,
+        ttl_ms: Option<u64>,
+        how: How,
+    ) -> Result<Begun, Error> {
+        let task = ttl_ms.map_or_else(|| object!({}), |ttl_ms| object!({"ttl": ttl_ms}));
+        let task = tool.may_be_task.then_some(task);
+        let (params, how) = self.prepared(tool, arguments, task, how).await?;
+        self.begun_in("tools/call", &params, &how).await
+    }
+
+    /// The parameters of a call, and how it is made. `task` goes along where the version wants it said.
+    async fn prepared(
+        &self,
+        tool: &Tool,
+        arguments: &RawValue,
+        task: Option<Value>,
+        mut how: How,
+    ) -> Result<(String, How), Error> {
         let name = json(&&*tool.name);
         let mut params = format!("{{\"name\":{name},\"arguments\":{}}}", arguments.get());
         let version = self.version(how.deadline).await?;
-        let mut how = how;
-        if version == Version::V2025_11_25 && tool.must_be_task {
-            params = splice::with(&params, "task", "{}");
+        if let Some(task) = task.filter(|_| version == Version::V2025_11_25) {
+            params = splice::with(&params, "task", &task.to_string());
         }
         if let Some(meta) = how.meta.take() {
             params = splice::with(&params, "_meta", &meta);
@@ -79,7 +125,48 @@ impl Connection {
             let value: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
             how.headers = mirrored(&tool.input_schema, &value);
         }
-        self.converse_in("tools/call", &params, how).await
+        Ok((params, how))
+    }
+
+    /// How far a task has come, as the server tells it.
+    pub async fn task(&self, id: &str, how: &How) -> Result<Box<RawValue>, Error> {
+        self.of_task(self.look("tasks/get", Some(&named(id)), how).await?)
+    }
+
+    /// What comes of a task, waited for as long as the deadline says, or for ever. What it asks meanwhile is answered by
+    /// the delegate. Dropped, it leaves the task alone.
+    pub async fn task_result(&self, id: &str, how: &How) -> Result<Answer, Error> {
+        self.version(how.deadline).await?;
+        let mut left_alone = self.running(id.to_owned(), how);
+        left_alone.wanted = false;
+        left_alone.to_its_end(None).await
+    }
+
+    /// Answers what a task of the modern era asks.
+    pub async fn update_task(
+        &self,
+        id: &str,
+        input_responses: &RawValue,
+        how: How,
+    ) -> Result<(), Error> {
+        let params = splice::with(named(id).get(), "inputResponses", input_responses.get());
+        let updated = self.request("tasks/update", Some(&raw(params)), how).await;
+        updated.map(|_| ())
+    }
+
+    /// Asks the server to stop a task. What it says to that, as it came.
+    pub async fn cancel_task(&self, id: &str, how: &How) -> Result<Box<RawValue>, Error> {
+        self.of_task(self.look("tasks/cancel", Some(&named(id)), how).await?)
+    }
+
+    fn of_task(&self, answer: Answer) -> Result<Box<RawValue>, Error> {
+        match answer {
+            Answer::Here(state) => Ok(state),
+            Answer::Long(_) => Err(Error::Unusable {
+                server: self.name().clone(),
+                why: "what it says of a task is too long".to_owned(),
+            }),
+        }
     }
 
     /// Makes a request to its end, whatever the server asks on the way.
@@ -96,13 +183,28 @@ impl Connection {
         // A task is given as long as a request.
         let deadline = how.deadline;
         let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.answering);
-        let answer = self.ask(method, Some(params), &how).await?;
+        match self.begun_in(method, params, &how).await? {
+            Begun::Done(answer) => Ok(answer),
+            Begun::Task(task) => {
+                let how = How {
+                    deadline: Some(deadline),
+                    ..how
+                };
+                let following = self.running(task.id, &how).to_its_end(task.poll_ms);
+                Box::pin(following).await
+            }
+        }
+    }
+
+    /// Makes a request until it is answered, or goes on as a task.
+    async fn begun_in(&self, method: &str, params: &str, how: &How) -> Result<Begun, Error> {
+        let answer = self.ask(method, Some(params), how).await?;
         // Nearly every answer is the last one, and nearly every one of those can be told at a glance.
         match &answer {
             Answer::Here(result) if MORE_TO_COME.iter().any(|word| result.get().contains(word)) => {
-                Box::pin(self.go_on(method, params, &how, deadline, answer)).await
+                Box::pin(self.go_on(method, params, how, answer)).await
             }
-            _ => Ok(answer),
+            _ => Ok(Begun::Done(answer)),
         }
     }
 
@@ -112,25 +214,22 @@ impl Connection {
         method: &str,
         params: &str,
         how: &How,
-        task_deadline: Instant,
         first: Answer,
-    ) -> Result<Answer, Error> {
-        let of_task = &How {
-            deadline: Some(task_deadline),
-            ..how.clone()
-        };
+    ) -> Result<Begun, Error> {
         let mut answer = first;
         for _ in 0..MAX_ROUNDS {
             let Answer::Here(result) = &answer else {
-                return Ok(answer);
+                return Ok(Begun::Done(answer));
             };
             let Ok(outcome) = serde_json::from_str::<Outcome<'_>>(result.get()) else {
-                return Ok(answer);
+                return Ok(Begun::Done(answer));
             };
             let again;
             match outcome.result_type.as_deref() {
                 // A legacy server may use the word for something of its own.
-                Some("input_required" | "task") if !self.is_modern() => return Ok(answer),
+                Some("input_required" | "task") if !self.is_modern() => {
+                    return Ok(Begun::Done(answer));
+                }
                 Some("input_required") => {
                     let responses = self.answers(outcome.input_requests, how).await?;
                     let answered = splice::with(params, "inputResponses", &responses);
@@ -140,23 +239,24 @@ impl Connection {
                     };
                 }
                 Some("task") if outcome.task_id.is_some() => {
-                    let id = outcome.task_id.unwrap_or_default();
-                    let task = self.running(id, of_task);
-                    return task.follow(outcome.poll_interval_ms).await;
+                    return Ok(Begun::Task(Task {
+                        id: outcome.task_id.unwrap_or_default(),
+                        poll_ms: outcome.poll_interval_ms,
+                        state: result.clone(),
+                    }));
                 }
                 None if outcome.task.is_some() && self.is_2025_11_25() => {
-                    let Ok(state) =
-                        serde_json::from_str::<State<'_>>(outcome.task.map_or("", RawValue::get))
-                    else {
-                        return Ok(answer);
+                    let task = outcome.task.map(ToOwned::to_owned).unwrap_or_default();
+                    let Ok(state) = serde_json::from_str::<State<'_>>(task.get()) else {
+                        return Ok(Begun::Done(answer));
                     };
-                    let id = state.task_id.unwrap_or_default();
-                    return self
-                        .running(id, of_task)
-                        .await_result(state.poll_interval_ms)
-                        .await;
+                    return Ok(Begun::Task(Task {
+                        id: state.task_id.unwrap_or_default(),
+                        poll_ms: state.poll_interval_ms,
+                        state: task.clone(),
+                    }));
                 }
-                _ => return Ok(answer),
+                _ => return Ok(Begun::Done(answer)),
             }
             answer = self.ask(method, Some(&again), how).await?;
         }
@@ -238,7 +338,16 @@ struct Running<'a> {
 
 impl Running<'_> {
     fn named(&self) -> Box<RawValue> {
-        raw(object!({"taskId": self.id}).to_string())
+        named(&self.id)
+    }
+
+    /// What comes of it, in the way of its era.
+    async fn to_its_end(self, poll_ms: Option<u64>) -> Result<Answer, Error> {
+        if self.connection.is_modern() {
+            self.follow(poll_ms).await
+        } else {
+            self.await_result(poll_ms).await
+        }
     }
 
     async fn pause(&self, poll_ms: Option<u64>) -> Result<(), Error> {
@@ -362,7 +471,9 @@ impl Running<'_> {
                     .look("tasks/result", Some(&params), self.how)
                     .await;
                 // Its own error is how it ended.
-                self.wanted = !matches!(&answer, Ok(_) | Err(Error::Refused { .. }));
+                if matches!(&answer, Ok(_) | Err(Error::Refused { .. })) {
+                    self.wanted = false;
+                }
                 return answer.map_err(|error| match error {
                     Error::Refused { .. } => error,
                     other => self.lost(&other),
@@ -408,6 +519,10 @@ impl Drop for Running<'_> {
             let _best_effort = asked.request(ask).await;
         });
     }
+}
+
+fn named(id: &str) -> Box<RawValue> {
+    raw(object!({"taskId": id}).to_string())
 }
 
 fn raw(text: String) -> Box<RawValue> {

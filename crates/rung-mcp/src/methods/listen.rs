@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use rung_tool::{Change, Level};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Begun, change_message, empty, read};
-use crate::client::{Client, TASKS, required};
+use crate::client::{Client, TASKS, Wanted, required};
 use crate::envelope::{Id, json, write_notification};
 use crate::exchange::Outlet;
 use crate::refusal::{Refusal, Result};
@@ -72,30 +72,6 @@ pub(super) fn unsubscribe(client: &Client, params: Option<&RawValue>) -> Result<
 const MAX_URI_BYTES: usize = 2_048;
 /// Addresses and tasks that one stream may name.
 const MAX_NAMED: usize = 1_000;
-
-/// What a stream is to tell.
-#[derive(Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Wanted {
-    #[serde(skip_serializing_if = "is_false")]
-    tools_list_changed: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    prompts_list_changed: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    resources_list_changed: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    resource_subscriptions: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    task_ids: Vec<String>,
-}
-
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
-)]
-fn is_false(wanted: &bool) -> bool {
-    !wanted
-}
 
 impl Wanted {
     /// What of it we can tell.

@@ -8,3 +8,4 @@ mod hostile;
 mod lossless;
 mod mischief;
 mod passed_on;
+mod raw_access;
