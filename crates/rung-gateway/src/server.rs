@@ -11,10 +11,11 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
-use rung_mcp::Capabilities;
 use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options};
+use rung_mcp::{Capabilities, Wanted};
 use rung_tool::{Ask, Call, Change, Conversation, Watcher, WeakConversation};
 use serde_json::value::RawValue;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::catalogue::Catalogue;
@@ -76,10 +77,22 @@ pub(crate) struct Instance {
     busy: AtomicUsize,
     used: Mutex<Instant>,
     /// Addresses that somebody listens to.
-    pub(crate) watched: Mutex<HashMap<String, usize>>,
+    watched: Mutex<HashMap<String, Listening>>,
     /// What was agreed on when its lists were last read.
     looked: Mutex<Option<Arc<RawValue>>>,
     stale: AtomicBool,
+}
+
+/// That a resource is listened to, by so many.
+struct Listening {
+    listeners: usize,
+    task: AbortHandle,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// One server behind the door.
@@ -348,6 +361,9 @@ impl Server {
         instance.stale.store(false, Ordering::Release);
         let seen = self.read_lists(&instance.connection, &agreement).await;
         let seen = Arc::new(seen.map_err(|error| self.failed(&error))?);
+        if agreement.version.is_modern() && !same {
+            hear_of_lists(&instance.connection);
+        }
         *instance.looked.lock() = Some(agreement.said);
         let before = self.seen.write().replace(seen.clone());
         let changed = self
@@ -422,24 +438,27 @@ impl Server {
             ..Capabilities::ALL
         };
         let instance = self.open_for(whose, can).await?;
-        {
-            let mut watched = instance.watched.lock();
-            let listeners = watched.entry(uri.to_owned()).or_default();
-            *listeners = if on {
-                *listeners + 1
-            } else {
-                listeners.saturating_sub(1)
-            };
-            let news = if on { *listeners == 1 } else { *listeners == 0 };
-            if *listeners == 0 {
+        let mut watched = instance.watched.lock();
+        if let Some(listening) = watched.get_mut(uri) {
+            let listeners = listening.listeners;
+            listening.listeners = if on { listeners + 1 } else { listeners - 1 };
+            if listening.listeners == 0 {
                 watched.remove(uri);
             }
-            if !news {
-                return Ok(());
-            }
+        } else if on {
+            let connection = instance.connection.clone();
+            let wanted = Wanted {
+                resource_subscriptions: vec![uri.to_owned()],
+                ..Wanted::default()
+            };
+            let task = tokio::spawn(async move {
+                let _until_it_cannot_be_heard = connection.listen(&wanted).await;
+            });
+            let task = task.abort_handle();
+            let one = Listening { listeners: 1, task };
+            watched.insert(uri.to_owned(), one);
         }
-        let told = instance.connection.watch(uri, on).await;
-        told.map_err(|error| self.fault(error))
+        Ok(())
     }
 
     /// Whether one of it is everybody's.
@@ -578,6 +597,20 @@ impl InUse {
             instance: self.instance.clone(),
         }
     }
+}
+
+/// Has a server of the modern era tell of its lists, for as long as it can be heard. Others do so unasked.
+fn hear_of_lists(connection: &Connection) {
+    let connection = connection.clone();
+    let wanted = Wanted {
+        tools_list_changed: true,
+        prompts_list_changed: true,
+        resources_list_changed: true,
+        ..Wanted::default()
+    };
+    tokio::spawn(async move {
+        let _until_it_cannot_be_heard = connection.listen(&wanted).await;
+    });
 }
 
 /// Hears what belongs to no call.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rung_mcp::connect::{Begun, Error, How};
 use rung_tool::Call;
-use serde::Deserialize;
 
 use crate::calls::Owner;
 use crate::gateway::Gateway;
@@ -126,33 +125,22 @@ impl Gateway {
         ttl_ms: Option<u64>,
         how: How,
     ) -> Result<Outcome, Error> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Named {
-            task_id: String,
-        }
         let tool = &order.tool.tool;
         let connection = &instance.connection;
-        let begun = connection
-            .begin_task(tool, order.arguments, how, ttl_ms)
-            .await?;
-        let state = match begun {
+        let begun = connection.begin(tool, order.arguments, ttl_ms, how).await?;
+        let begun = match begun {
             Begun::Done(answer) => return Ok(Outcome::Done(answer)),
-            Begun::Task(state) => state,
+            Begun::Task(task) => task,
         };
-        let named: Named = serde_json::from_str(state.get()).map_err(|error| Error::Unusable {
-            server: order.server.name().clone(),
-            why: format!("its task has no id: {error}"),
-        })?;
         self.0.tasks.add(Task {
-            id: named.task_id,
+            id: begun.id,
             server: order.server.clone(),
             instance: Arc::new(instance),
             owner: Owner::of(call),
             tool_id: format!("{}::{}", order.server.name(), tool.name),
             begun_ms: crate::now_ms(),
-            state: state.get().into(),
+            state: begun.state.get().into(),
         });
-        Ok(Outcome::Task(state))
+        Ok(Outcome::Task(begun.state))
     }
 }

@@ -60,7 +60,7 @@ impl Work {
         let mut tasks_ended = 0;
         for task in &self.tasks {
             let connection = &task.instance.connection;
-            let cancelled = connection.cancel_task(&task.id, How::default()).await;
+            let cancelled = connection.cancel_task(&task.id, &How::default()).await;
             tasks_ended += usize::from(cancelled.is_ok());
             gateway.0.tasks.remove(task);
         }

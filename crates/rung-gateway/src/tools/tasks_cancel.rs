@@ -41,7 +41,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         );
     }
     let connection = &task.instance.connection;
-    let cancelled = connection.cancel_task(&task.id, How::default()).await;
+    let cancelled = connection.cancel_task(&task.id, &How::default()).await;
     cancelled.map_err(|error| task.server.fault(error))?;
     let state = look(&asking, &task).await?;
     asking

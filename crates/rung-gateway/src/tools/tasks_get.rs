@@ -94,7 +94,7 @@ pub(super) async fn look(asking: &Asking<'_>, task: &Task) -> Result<Box<RawValu
     let state = task
         .instance
         .connection
-        .task(&task.id, How::default())
+        .task(&task.id, &How::default())
         .await;
     let state = state.map_err(|error| task.server.fault(error))?;
     let tasks = &asking.gateway.0.tasks;

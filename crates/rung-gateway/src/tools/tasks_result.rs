@@ -46,7 +46,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         ..How::default()
     };
     let connection = &task.instance.connection;
-    let answer = connection.task_result(&task.id, how).await;
+    let answer = connection.task_result(&task.id, &how).await;
     let answer = answer.map_err(|error| task.server.fault(error))?;
     // What is told of it from now on is how it ended.
     let _known_or_not = look(&asking, &task).await;
