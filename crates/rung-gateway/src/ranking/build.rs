@@ -18,38 +18,48 @@ struct Field {
 }
 
 const NAME: Field = Field {
-    weight: 5.0,
+    weight: 4.0,
     usual_words: 3.0,
-    by_length: 0.4,
+    by_length: 0.3,
 };
 const TITLE: Field = Field {
     weight: 2.0,
-    usual_words: 3.0,
-    by_length: 0.4,
+    usual_words: 4.0,
+    by_length: 0.3,
 };
 const SERVER: Field = Field {
-    weight: 3.0,
+    weight: 4.0,
     usual_words: 1.0,
     by_length: 0.0,
 };
-const DESCRIPTION: Field = Field {
-    weight: 1.5,
-    usual_words: 20.0,
+/// The beginning of the description, which says what the tool does.
+const LEAD: Field = Field {
+    weight: 0.8,
+    usual_words: 10.0,
+    by_length: 0.9,
+};
+/// What comes after the beginning of a description: how, when, and when not.
+const REST: Field = Field {
+    weight: 0.15,
+    usual_words: 30.0,
     by_length: 0.6,
 };
 const ARGUMENT_NAMES: Field = Field {
-    weight: 0.6,
-    usual_words: 5.0,
-    by_length: 0.6,
+    weight: 0.5,
+    usual_words: 8.0,
+    by_length: 0.9,
 };
 const ARGUMENT_TEXTS: Field = Field {
-    weight: 0.4,
+    weight: 0.15,
     usual_words: 30.0,
     by_length: 0.7,
 };
 
+/// Words of a description that are its beginning.
+const LEAD_WORDS: usize = 25;
+
 /// How soon another mention stops counting.
-const SATURATION: f32 = 1.5;
+const SATURATION: f32 = 1.2;
 
 /// Whether texts are written for machines or for people: people write names of one word with capitals within.
 #[derive(Clone, Copy, PartialEq)]
@@ -95,8 +105,11 @@ impl Builder {
         self.end_field(&TITLE);
         self.text(document.server, Writing::Identifiers, stems);
         self.end_field(&SERVER);
-        self.text(document.description, Writing::Prose, stems);
-        self.end_field(&DESCRIPTION);
+        let mut description = words(document.description);
+        self.words(description.by_ref().take(LEAD_WORDS), Writing::Prose, stems);
+        self.end_field(&LEAD);
+        self.words(description, Writing::Prose, stems);
+        self.end_field(&REST);
         for (name, _) in document.arguments {
             self.text(name, Writing::Identifiers, stems);
         }
@@ -114,9 +127,18 @@ impl Builder {
         self.name(document);
     }
 
-    /// Takes the words of a text into the field at hand.
     fn text(&mut self, text: &str, writing: Writing, stems: &Stems) {
-        for word in words(text) {
+        self.words(words(text), writing, stems);
+    }
+
+    /// Takes words into the field at hand.
+    fn words<'t>(
+        &mut self,
+        words: impl Iterator<Item = Written<'t>>,
+        writing: Writing,
+        stems: &Stems,
+    ) {
+        for word in words {
             let prose = writing == Writing::Prose;
             let parts = if prose && word.is_name() {
                 vec![word.whole()]
@@ -129,8 +151,9 @@ impl Builder {
                 self.word(part, stems);
                 self.field_words = self.field_words.saturating_add(1);
             }
-            if parts.len() != 1 {
-                self.word(&word.whole(), stems);
+            let whole = word.whole();
+            if parts != [whole.as_str()] {
+                self.word(&whole, stems);
             }
         }
     }
@@ -144,17 +167,23 @@ impl Builder {
 
     /// Takes what stands side by side in a name into the field at hand.
     fn pairs_of(&mut self, name: &str, stems: &Stems) {
-        let parts = words(name).flat_map(Written::parts);
-        let parts: Vec<Term> = parts
-            .filter(|part| part.len() <= WORD_BYTES)
-            .map(|part| self.term(&part, stems))
-            .collect();
-        for sides in parts.windows(2) {
-            let pair = pair(sides[0], sides[1]);
-            let term = *self.pairs.entry(pair).or_insert(self.terms);
-            self.terms = self.terms.max(term + 1);
-            self.field.push(term);
+        let mut before = None;
+        for part in words(name).flat_map(Written::parts) {
+            if part.len() > WORD_BYTES {
+                continue;
+            }
+            let term = self.term(&part, stems);
+            self.pair(form(&part), term);
+            if let Some(before) = before.replace(term) {
+                self.pair(before, term);
+            }
         }
+    }
+
+    fn pair(&mut self, one: Term, other: Term) {
+        let term = *self.pairs.entry(pair(one, other)).or_insert(self.terms);
+        self.terms = self.terms.max(term + 1);
+        self.field.push(term);
     }
 
     fn end_field(&mut self, field: &Field) {
@@ -219,6 +248,15 @@ impl Builder {
                 marks: self.marks.into(),
             },
         }
+    }
+}
+
+/// What stands for the form of a word beside its term: a stem does not tell one thing from many, and names do.
+pub(super) fn form(word: &str) -> Term {
+    if word.ends_with('s') && !word.ends_with("ss") {
+        Term::MAX
+    } else {
+        Term::MAX - 1
     }
 }
 

@@ -15,6 +15,9 @@ mod synonyms;
 mod vocabulary;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use vocabulary::{Term, Vocabulary};
 
 /// What is searched: documents, numbered in the order in which they came.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::build::{mark, pair};
+use super::build::{form, mark, pair};
 use super::synonyms;
 use super::vocabulary::Term;
 use super::words::{Stems, WORD_BYTES, Written, folded, is_stop_word, words};
@@ -18,11 +18,16 @@ const COMPLETION: f32 = 0.3;
 /// What a word is worth that one mistake, or two, lead to.
 const MISTAKEN: [f32; 3] = [1.0, 0.7, 0.5];
 /// What two words side by side in a name are worth beyond each of them.
-const PAIR: f32 = 0.5;
-/// What an identifier is worth beyond its parts.
-const WHOLE: f32 = 0.5;
-/// How much it counts to have more of the words.
-const COVERAGE: f32 = 1.0;
+const PAIR: f32 = 0.6;
+/// What it is worth that a name means one thing or many, as the query does.
+const FORM: f32 = 0.6;
+
+/// A word of the query.
+struct Asked {
+    word: String,
+    /// What it is a part of, or would be if it were written together with its neighbour.
+    wholes: Vec<Term>,
+}
 
 /// A word of the query, in all the ways in which a document can have it.
 struct Clause {
@@ -122,7 +127,7 @@ impl Index {
             let covered: f32 = tally.covered / asked;
             Hit {
                 document,
-                score: tally.score / most * covered.powf(COVERAGE),
+                score: tally.score / most * covered,
             }
         };
         found.into_iter().map(hit).collect()
@@ -131,17 +136,21 @@ impl Index {
     /// Raises documents of which the query is the name, whether they were found by words or not.
     fn by_name(&self, query: &str, hits: &mut Vec<Hit>) {
         let wanted = mark(folded(query));
-        for (document, &(name, both)) in (0..).zip(&self.names.marks) {
-            if name != wanted && both != wanted {
-                continue;
-            }
-            let step = self.names.step(document as usize, query);
-            if step == 0.0 {
-                continue;
-            }
-            match hits.iter_mut().find(|hit| hit.document == document) {
-                Some(hit) => hit.score += step,
-                None => hits.push(Hit {
+        let marks = (0..).zip(&self.names.marks);
+        let named = marks.filter(|&(_, &(name, both))| name == wanted || both == wanted);
+        let mut raised = named
+            .map(|(document, _)| (document, self.names.step(document as usize, query)))
+            .filter(|&(_, step)| step > 0.0)
+            .peekable();
+        if raised.peek().is_none() {
+            return;
+        }
+        hits.sort_unstable_by_key(|hit| hit.document);
+        let by_words = hits.len();
+        for (document, step) in raised {
+            match hits[..by_words].binary_search_by_key(&document, |hit| hit.document) {
+                Ok(at) => hits[at].score += step,
+                Err(_) => hits.push(Hit {
                     document,
                     score: step,
                 }),
@@ -152,82 +161,88 @@ impl Index {
     /// What is looked for.
     fn clauses(&self, query: &str) -> Vec<Clause> {
         let stems = Stems::new();
-        let mut asked: Vec<String> = Vec::new();
-        let mut wholes: Vec<String> = Vec::new();
-        for word in words(query).take(QUERY_WORDS) {
-            self.take(word, &mut asked, &mut wholes);
-        }
-        if !asked.iter().all(|word| is_stop_word(word)) {
-            asked.retain(|word| !is_stop_word(word));
-        }
-        let mut seen = FxHashSet::default();
-        asked.retain(|word| seen.insert(stems.of(word).into_owned()));
-        asked.truncate(QUERY_WORDS);
-        let last = query
-            .ends_with(char::is_alphanumeric)
-            .then(|| asked.last().cloned())
-            .flatten();
-        let mut clauses: Vec<Clause> = Vec::new();
-        for word in &asked {
-            let is_last = last.as_ref() == Some(word);
-            clauses.push(self.clause(word, is_last, &stems));
-        }
-        let pairs = self.pairs_in(&clauses);
-        let joined = asked.windows(2).map(|sides| sides.concat());
-        let beyond = wholes
-            .into_iter()
-            .chain(joined)
-            .filter_map(|whole| self.term(&whole, &stems))
-            .map(|term| self.beyond(term, WHOLE));
+        let asked = self.asked(query, &stems);
+        let last = asked.len().checked_sub(1);
+        let last = last.filter(|_| query.ends_with(char::is_alphanumeric));
+        let mut clauses: Vec<Clause> = asked
+            .iter()
+            .enumerate()
+            .map(|(at, asked)| self.clause(asked, Some(at) == last, &stems))
+            .collect();
+        let mut beyond = self.pairs_in(&clauses);
+        let forms = asked.iter().zip(&clauses);
+        beyond.extend(forms.filter_map(|(asked, clause)| self.form_of(&asked.word, clause)));
         clauses.extend(beyond);
-        clauses.extend(pairs);
         clauses
     }
 
-    /// Takes a written word of the query apart.
-    fn take(&self, word: Written<'_>, asked: &mut Vec<String>, wholes: &mut Vec<String>) {
-        let whole = word.whole();
-        if let Some(words) = synonyms::long_form(&whole) {
-            asked.extend(words.iter().map(|&word| word.to_owned()));
-            return;
+    /// The words of the query that say something, each once.
+    fn asked(&self, query: &str, stems: &Stems) -> Vec<Asked> {
+        let mut asked: Vec<Asked> = Vec::new();
+        for written in words(query).take(QUERY_WORDS) {
+            self.take(written, stems, &mut asked);
         }
-        if word.is_name() && self.vocabulary.term(&whole).is_some() {
-            asked.push(whole);
-            return;
+        if !asked.iter().all(|asked| is_stop_word(&asked.word)) {
+            asked.retain(|asked| !is_stop_word(&asked.word));
         }
-        let parts = word.parts();
-        match &parts[..] {
-            [] => asked.push(whole),
-            [part] => match self.split(part) {
-                Some(sides) => asked.extend(sides),
-                None => asked.push(whole),
-            },
-            _ => {
-                asked.extend(parts);
-                wholes.push(whole);
+        let mut seen = FxHashSet::default();
+        asked.retain(|asked| seen.insert(stems.of(&asked.word).into_owned()));
+        asked.truncate(QUERY_WORDS);
+        // What one writes apart, another writes together.
+        for at in 1..asked.len() {
+            let together = [&*asked[at - 1].word, &*asked[at].word].concat();
+            if let Some(term) = self.term(&together, stems) {
+                asked[at - 1].wholes.push(term);
+                asked[at].wholes.push(term);
             }
         }
+        asked
+    }
+
+    /// Takes a written word of the query apart.
+    fn take(&self, written: Written<'_>, stems: &Stems, asked: &mut Vec<Asked>) {
+        let whole = written.whole();
+        let term = self.term(&whole, stems);
+        let parts = if let Some(words) = synonyms::long_form(&whole) {
+            words.iter().map(|&word| word.to_owned()).collect()
+        } else if written.is_name() && term.is_some() {
+            vec![whole]
+        } else {
+            let parts = written.parts();
+            match &parts[..] {
+                [] => vec![whole],
+                [part] if *part == whole && term.is_none() => {
+                    self.split(part).map_or(parts, Vec::from)
+                }
+                _ => parts,
+            }
+        };
+        asked.extend(parts.into_iter().map(|word| Asked {
+            word,
+            wholes: Vec::from_iter(term),
+        }));
     }
 
     /// The two words that an unknown one consists of.
     fn split(&self, word: &str) -> Option<[String; 2]> {
         const SIDE_BYTES: usize = 3;
-        if word.len() > WORD_BYTES || self.term(word, &Stems::new()).is_some() {
+        if word.len() > WORD_BYTES {
             return None;
         }
-        let known = |at: &usize| {
-            word.split_at_checked(*at).is_some_and(|(one, other)| {
-                self.vocabulary.term(one).is_some() && self.vocabulary.term(other).is_some()
-            })
+        let known = |(one, other): &(&str, &str)| {
+            self.vocabulary.term(one).is_some() && self.vocabulary.term(other).is_some()
         };
-        let at = (SIDE_BYTES..word.len().saturating_sub(SIDE_BYTES - 1)).find(known)?;
-        Some([word[..at].to_owned(), word[at..].to_owned()])
+        let (one, other) = (SIDE_BYTES..=word.len().saturating_sub(SIDE_BYTES))
+            .filter_map(|at| word.split_at_checked(at))
+            .find(known)?;
+        Some([one.to_owned(), other.to_owned()])
     }
 
-    fn clause(&self, word: &str, is_last: bool, stems: &Stems) -> Clause {
-        let mut ways = Vec::new();
+    fn clause(&self, asked: &Asked, is_last: bool, stems: &Stems) -> Clause {
+        let word = &asked.word;
         let own = self.term(word, stems);
-        ways.extend(own.map(|term| (term, 1.0)));
+        let mut ways: Vec<(Term, f32)> = own.map(|term| (term, 1.0)).into_iter().collect();
+        ways.extend(asked.wholes.iter().map(|&term| (term, 1.0)));
         let alike = synonyms::alike(&stems.of(word));
         let alike = alike.iter().filter_map(|stem| self.vocabulary.term(stem));
         ways.extend(alike.map(|term| (term, SYNONYM)));
@@ -264,11 +279,8 @@ impl Index {
             let mut ways: Vec<(Term, f32)> = Vec::new();
             for &(one, one_factor) in &sides[0].ways {
                 for &(other, other_factor) in &sides[1].ways {
-                    let wanted = pair(one, other);
-                    let place = self.pairs.binary_search_by_key(&wanted, |&(pair, _)| pair);
-                    if let Ok(at) = place {
-                        ways.push((self.pairs[at].1, one_factor * other_factor));
-                    }
+                    let pair = self.pair(one, other);
+                    ways.extend(pair.map(|pair| (pair, one_factor * other_factor)));
                 }
             }
             if !ways.is_empty() {
@@ -283,12 +295,25 @@ impl Index {
         pairs
     }
 
-    fn beyond(&self, term: Term, factor: f32) -> Clause {
-        Clause {
-            weight: self.rarity(self.postings.count(term)) * factor,
+    /// The word in names, in the form that it has in the query.
+    fn form_of(&self, word: &str, clause: &Clause) -> Option<Clause> {
+        let form = form(word);
+        let ways = clause.ways.iter().filter_map(|&(term, factor)| {
+            let pair = self.pair(form, term)?;
+            Some((pair, factor))
+        });
+        let ways: Vec<(Term, f32)> = ways.collect();
+        (!ways.is_empty()).then(|| Clause {
+            weight: clause.weight * FORM,
             asked: false,
-            ways: vec![(term, 1.0)],
-        }
+            ways,
+        })
+    }
+
+    fn pair(&self, one: Term, other: Term) -> Option<Term> {
+        let wanted = pair(one, other);
+        let place = self.pairs.binary_search_by_key(&wanted, |&(pair, _)| pair);
+        place.ok().map(|at| self.pairs[at].1)
     }
 
     fn term(&self, word: &str, stems: &Stems) -> Option<Term> {
@@ -301,7 +326,7 @@ impl Index {
     fn rarity(&self, documents: usize) -> f32 {
         let all = self.names.ends.len() as f32;
         let those = documents as f32;
-        (1.0 + (all - those + 0.5) / (those + 0.5)).ln()
+        ((all - those + 0.5) / (those + 0.5)).ln_1p()
     }
 }
 

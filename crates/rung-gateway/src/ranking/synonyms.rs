@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::words::Stems;
 
 /// Words of a row stand for one another. A word may stand in several rows.
-const ALIKE: [&[&str]; 62] = [
+const ALIKE: [&[&str]; 69] = [
     // What is done.
     &["create", "add", "new", "make", "insert"],
     &["create", "open", "start"],
@@ -32,8 +32,8 @@ const ALIKE: [&[&str]; 62] = [
     &["click", "press", "tap"],
     &["type", "fill", "enter", "input"],
     &["scrape", "crawl", "extract"],
-    &["open", "navigate", "visit", "browse", "goto"],
-    &["convert", "transform", "translate"],
+    &["open", "navigate", "visit", "browse", "go"],
+    &["convert", "conversion", "transform", "translate"],
     &["compare", "diff", "difference"],
     &["check", "verify", "validate"],
     &["install", "deploy"],
@@ -42,6 +42,11 @@ const ALIKE: [&[&str]; 62] = [
     &["reply", "respond", "answer"],
     &["close", "resolve", "finish"],
     &["schedule", "plan"],
+    &["import", "load"],
+    &["undo", "revert", "reset"],
+    &["restart", "rollout"],
+    &["watch", "monitor", "track"],
+    &["highlight", "format"],
     // What it is done to.
     &["file", "document"],
     &["folder", "directory", "dir"],
@@ -69,6 +74,8 @@ const ALIKE: [&[&str]; 62] = [
     &["comment", "note", "remark"],
     &["history", "log"],
     &["table", "sheet", "spreadsheet"],
+    &["spreadsheet", "workbook", "excel"],
+    &["permission", "restriction", "access"],
     &["row", "record", "entry"],
     &["column", "field"],
     &["customer", "client", "contact"],
