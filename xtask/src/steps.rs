@@ -143,6 +143,15 @@ impl Steps {
             tests.args(["--package", "rung", "--package", "rung-embed", "real_"]);
             run(tests.env("MODELS_FOR_TESTS", models()?))
         });
+        self.with("nextest", "relevance of tools that are found", || {
+            let those = ["--package", "rung-gateway", "--test", "relevance"];
+            let said = ["--success-output", "immediate"];
+            longer(
+                "RELEVANCE_QUERIES",
+                "1",
+                &[those.as_slice(), &said].concat(),
+            )
+        });
         self.with("nextest", "crashes, at length", || {
             longer("CRASH_ROUNDS", "100", &["--package", "rung", "crash"])
         });

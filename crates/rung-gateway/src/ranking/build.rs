@@ -199,15 +199,13 @@ impl Builder {
             return term;
         }
         let stem = stems.of(word);
-        let term = match self.terms_of_words.get(stem.as_ref()) {
-            Some(&term) => term,
-            None => {
-                let term = self.terms;
-                self.terms += 1;
-                self.terms_of_words.insert(stem.as_ref().into(), term);
-                term
-            }
-        };
+        let known = self.terms_of_words.get(stem.as_ref()).copied();
+        let term = known.unwrap_or_else(|| {
+            let term = self.terms;
+            self.terms += 1;
+            self.terms_of_words.insert(stem.as_ref().into(), term);
+            term
+        });
         self.terms_of_words.insert(word.into(), term);
         term
     }

@@ -8,8 +8,10 @@ use super::vocabulary::Term;
 use super::words::{Stems, WORD_BYTES, Written, folded, is_stop_word, words};
 use super::{Found, Hit, Index};
 
-/// Words of a query that are looked for; who says more has said it by then.
-const QUERY_WORDS: usize = 48;
+/// Words of a query that are read; who says more has said it by then.
+const READ_WORDS: usize = 128;
+/// Words of a query that are looked for.
+const ASKED_WORDS: usize = 32;
 
 /// What a word that means the same is worth, of what the word itself is.
 const SYNONYM: f32 = 0.35;
@@ -179,15 +181,16 @@ impl Index {
     /// The words of the query that say something, each once.
     fn asked(&self, query: &str, stems: &Stems) -> Vec<Asked> {
         let mut asked: Vec<Asked> = Vec::new();
-        for written in words(query).take(QUERY_WORDS) {
+        for written in words(query).take(READ_WORDS) {
             self.take(written, stems, &mut asked);
         }
         if !asked.iter().all(|asked| is_stop_word(&asked.word)) {
             asked.retain(|asked| !is_stop_word(&asked.word));
         }
+        asked.retain(|asked| asked.word.len() <= WORD_BYTES);
         let mut seen = FxHashSet::default();
         asked.retain(|asked| seen.insert(stems.of(&asked.word).into_owned()));
-        asked.truncate(QUERY_WORDS);
+        asked.truncate(ASKED_WORDS);
         // What one writes apart, another writes together.
         for at in 1..asked.len() {
             let together = [&*asked[at - 1].word, &*asked[at].word].concat();
@@ -303,7 +306,7 @@ impl Index {
             Some((pair, factor))
         });
         let ways: Vec<(Term, f32)> = ways.collect();
-        (!ways.is_empty()).then(|| Clause {
+        (!ways.is_empty()).then_some(Clause {
             weight: clause.weight * FORM,
             asked: false,
             ways,
@@ -361,9 +364,9 @@ impl super::Names {
         let server = &self.text[start..server_end as usize];
         let name = &self.text[server_end as usize..end as usize];
         let qualified = query
-            .strip_prefix(server)
+            .strip_prefix(server.trim_start())
             .and_then(|rest| rest.strip_prefix("::"));
-        if qualified == Some(name) {
+        if qualified == Some(name.trim_end()) {
             4.0
         } else if name.trim() == query {
             3.0

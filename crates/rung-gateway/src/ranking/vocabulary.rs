@@ -72,11 +72,12 @@ impl Vocabulary {
         if chars.len() > MISTAKEN_CHARS || chars.iter().any(|c| c.is_numeric()) {
             return None;
         }
-        let most: u32 = match chars.len() {
-            ..ONE_MISTAKE_CHARS => return None,
-            ..TWO_MISTAKES_CHARS => 1,
-            _ => 2,
-        };
+        let most = [ONE_MISTAKE_CHARS, TWO_MISTAKES_CHARS]
+            .iter()
+            .fold(0, |most, &from| most + u32::from(chars.len() >= from));
+        if most == 0 {
+            return None;
+        }
         let wanted = letters(word);
         let mut nearest = most;
         let mut found = Vec::new();
@@ -130,10 +131,10 @@ fn mistakes(one: &[char], other: &str, most: u32) -> Option<u32> {
     if one.len().abs_diff(other_chars) > most as usize || other_chars > MISTAKEN_CHARS {
         return None;
     }
-    let mut last_but_one = [0_u32; MISTAKEN_CHARS + 1];
-    let mut last = last_but_one;
-    let mut now = last_but_one;
-    for (column, cell) in (0..).zip(&mut last) {
+    let mut two_before = [0_u32; MISTAKEN_CHARS + 1];
+    let mut before = two_before;
+    let mut now = two_before;
+    for (column, cell) in (0..).zip(&mut before) {
         *cell = column;
     }
     let mut other_before = None;
@@ -141,11 +142,11 @@ fn mistakes(one: &[char], other: &str, most: u32) -> Option<u32> {
         now[0] = row;
         let mut least = row;
         for (column, &own) in one.iter().enumerate() {
-            let mut cost = (last[column] + u32::from(own != c))
-                .min(last[column + 1] + 1)
+            let mut cost = (before[column] + u32::from(own != c))
+                .min(before[column + 1] + 1)
                 .min(now[column] + 1);
             if column > 0 && Some(own) == other_before && one[column - 1] == c {
-                cost = cost.min(last_but_one[column - 1] + 1);
+                cost = cost.min(two_before[column - 1] + 1);
             }
             now[column + 1] = cost;
             least = least.min(cost);
@@ -153,11 +154,11 @@ fn mistakes(one: &[char], other: &str, most: u32) -> Option<u32> {
         if least > most {
             return None;
         }
-        last_but_one = last;
-        last = now;
+        two_before = before;
+        before = now;
         other_before = Some(c);
     }
-    let mistakes = last[one.len()];
+    let mistakes = before[one.len()];
     (mistakes <= most).then_some(mistakes)
 }
 
