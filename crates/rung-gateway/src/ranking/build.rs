@@ -19,11 +19,11 @@ struct Field {
 
 const NAME: Field = Field {
     weight: 4.0,
-    usual_words: 3.0,
-    by_length: 0.3,
+    usual_words: 2.5,
+    by_length: 0.7,
 };
 const TITLE: Field = Field {
-    weight: 2.0,
+    weight: 1.0,
     usual_words: 4.0,
     by_length: 0.3,
 };
@@ -34,23 +34,23 @@ const SERVER: Field = Field {
 };
 /// The beginning of the description, which says what the tool does.
 const LEAD: Field = Field {
-    weight: 0.8,
-    usual_words: 10.0,
+    weight: 1.0,
+    usual_words: 8.0,
     by_length: 0.9,
 };
 /// What comes after the beginning of a description: how, when, and when not.
 const REST: Field = Field {
-    weight: 0.15,
-    usual_words: 30.0,
+    weight: 0.2,
+    usual_words: 50.0,
     by_length: 0.6,
 };
 const ARGUMENT_NAMES: Field = Field {
-    weight: 0.5,
-    usual_words: 8.0,
+    weight: 0.4,
+    usual_words: 12.0,
     by_length: 0.9,
 };
 const ARGUMENT_TEXTS: Field = Field {
-    weight: 0.15,
+    weight: 0.12,
     usual_words: 30.0,
     by_length: 0.7,
 };
@@ -59,7 +59,7 @@ const ARGUMENT_TEXTS: Field = Field {
 const LEAD_WORDS: usize = 25;
 
 /// How soon another mention stops counting.
-const SATURATION: f32 = 1.2;
+const SATURATION: f32 = 1.0;
 
 /// Whether texts are written for machines or for people: people write names of one word with capitals within.
 #[derive(Clone, Copy, PartialEq)]

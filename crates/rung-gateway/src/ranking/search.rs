@@ -14,7 +14,7 @@ const READ_WORDS: usize = 128;
 const ASKED_WORDS: usize = 32;
 
 /// What a word that means the same is worth, of what the word itself is.
-const SYNONYM: f32 = 0.35;
+const SYNONYM: f32 = 0.45;
 /// What a word that the last one begins is worth.
 const COMPLETION: f32 = 0.3;
 /// What a word is worth that one mistake, or two, lead to.
