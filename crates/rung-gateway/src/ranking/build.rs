@@ -154,6 +154,8 @@ impl Builder {
             let whole = word.whole();
             if parts != [whole.as_str()] {
                 self.word(&whole, stems);
+                let alone = u16::from(parts.is_empty());
+                self.field_words = self.field_words.saturating_add(alone);
             }
         }
     }

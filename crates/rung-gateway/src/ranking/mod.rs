@@ -25,7 +25,8 @@ use vocabulary::{Term, Vocabulary};
 pub struct Index {
     vocabulary: Vocabulary,
     postings: Postings,
-    /// Terms that stand side by side in a name, the smaller first, in order; and the term that the two are together.
+    /// Terms that stand side by side in a name, or a term and the form that it has there, the smaller first, in order; and
+    /// the term that the two are together.
     pairs: Box<[((Term, Term), Term)]>,
     names: Names,
 }

@@ -52,6 +52,9 @@ struct Tally {
 
 impl Index {
     /// The best documents for a query, of those that `keep` lets through. An empty query matches all, in order.
+    ///
+    /// Of what is not let through, nothing is shown; but its words are known, and a word that is known is not taken for a
+    /// misspelt one. Whoever should not even guess that is to be given an index of their own.
     pub fn search(&self, query: &str, keep: impl Fn(u32) -> bool, limit: usize) -> Found {
         let query = query.trim();
         if query.is_empty() {
@@ -244,14 +247,24 @@ impl Index {
     fn clause(&self, asked: &Asked, is_last: bool, stems: &Stems) -> Clause {
         let word = &asked.word;
         let own = self.term(word, stems);
-        let mut ways: Vec<(Term, f32)> = own.map(|term| (term, 1.0)).into_iter().collect();
-        ways.extend(asked.wholes.iter().map(|&term| (term, 1.0)));
+        let mut ways: Vec<(Term, f32)> = Vec::new();
+        // What comes first is worth more.
+        let mut offer = |term: Term, factor: f32| {
+            if ways.iter().all(|&(offered, _)| offered != term) {
+                ways.push((term, factor));
+            }
+        };
+        for term in own.into_iter().chain(asked.wholes.iter().copied()) {
+            offer(term, 1.0);
+        }
         let alike = synonyms::alike(&stems.of(word));
-        let alike = alike.iter().filter_map(|stem| self.vocabulary.term(stem));
-        ways.extend(alike.map(|term| (term, SYNONYM)));
+        for term in alike.iter().filter_map(|stem| self.vocabulary.term(stem)) {
+            offer(term, SYNONYM);
+        }
         if is_last {
-            let completions = self.vocabulary.beginning_with(word);
-            ways.extend(completions.map(|term| (term, COMPLETION)));
+            for term in self.vocabulary.beginning_with(word) {
+                offer(term, COMPLETION);
+            }
         }
         if ways.is_empty()
             && let Some((terms, mistakes)) = self.vocabulary.near(word)
