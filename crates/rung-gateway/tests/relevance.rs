@@ -1,8 +1,8 @@
 //! How well tools are found: real tools of real servers, what somebody would ask for, and judgements of what should come first.
 //!
 //! The figure is nDCG@5: 1 where the best five tools come in the best order, 0 where none of the five is of use. A query counts
-//! as much as any other. The judgements were written before any weight was chosen, and some queries are held out: they were
-//! never looked at when weights were.
+//! as much as any other. The judgements were written before the search was first asked, and some queries are held out: how
+//! they fare one by one is never looked at when weights, synonyms or stop words are chosen.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
