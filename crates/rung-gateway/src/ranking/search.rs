@@ -11,7 +11,7 @@ use super::{Found, Hit, Index};
 /// Words of a query that are read; who says more has said it by then.
 const READ_WORDS: usize = 128;
 /// Words of a query that are looked for.
-const ASKED_WORDS: usize = 32;
+const ASKED_WORDS: usize = 24;
 
 /// What a word that means the same is worth, of what the word itself is.
 const SYNONYM: f32 = 0.45;
