@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use rung_fault::nearest;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
@@ -55,7 +55,7 @@ impl TryFrom<String> for Pattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let regex = RegexBuilder::new(&text).case_insensitive(true).build();
+        let regex = Regex::new(&format!("(?i){text}"));
         let regex = regex.map_err(|error| {
             // Its last line is the reason; those before it draw the pattern.
             let told = error.to_string();

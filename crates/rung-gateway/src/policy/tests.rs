@@ -269,7 +269,7 @@ fn a_project_only_narrows() {
     assert_eq!(policy.limits(), limits);
     let patterns = policy.patterns();
     let patterns: Vec<_> = patterns.iter().map(Regex::as_str).collect();
-    assert_eq!(patterns, ["aaa", "bbb"]);
+    assert_eq!(patterns, ["(?i)aaa", "(?i)bbb"]);
     assert_eq!(policy.package("left-pad"), Package::Unspecified);
     assert!(matches!(policy.package("evil-pad"), Package::Denied(_)));
 }
