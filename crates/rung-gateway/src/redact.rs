@@ -45,9 +45,8 @@ pub struct Redactor {
 #[derive(Clone)]
 struct Secrets {
     find: AhoCorasick,
-    /// Whether one of them must be escaped in a string, or may be as `\/`. Any other can hide only behind `\u`.
-    some_escaped: bool,
-    some_slashed: bool,
+    /// Finds them as they are, and the escapes behind which one of them may hide.
+    hint: AhoCorasick,
 }
 
 type Spans = Vec<Range<usize>>;
@@ -71,6 +70,17 @@ impl Redactor {
         let patterns: Vec<Regex> = patterns.into_iter().collect();
         let at_edges = patterns.iter().any(|regex| looks_at_edges(regex.as_str()));
         let any = RegexSet::new(patterns.iter().map(Regex::as_str));
+        Self {
+            any: any.ok().filter(|_| !at_edges && !patterns.is_empty()),
+            patterns,
+            secrets: None,
+        }
+        .knowing(secrets)
+    }
+
+    /// The same patterns, which are not read again, and these values instead of those it knew.
+    #[must_use]
+    pub fn knowing<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let mut secrets: Vec<&str> = secrets
             .into_iter()
             .filter(|secret| secret.len() >= SHORTEST_SECRET_BYTES)
@@ -78,9 +88,8 @@ impl Redactor {
         secrets.sort_unstable();
         secrets.dedup();
         Self {
-            any: any.ok().filter(|_| !at_edges && !patterns.is_empty()),
-            patterns,
             secrets: Secrets::new(&secrets),
+            ..self.clone()
         }
     }
 
@@ -117,30 +126,41 @@ impl Redactor {
     fn may_match(&self, raw: &str) -> bool {
         if self.patterns.is_empty() {
             let secrets = self.secrets.as_ref();
-            return secrets.is_some_and(|secrets| secrets.may_be_in(raw));
+            return secrets.is_some_and(|secrets| secrets.hint.is_match(raw));
         }
-        let Some(any) = &self.any else {
+        if self.any.is_none() {
             return true;
-        };
+        }
         let mut flat = String::with_capacity(raw.len() + raw.len() / 2);
         flatten(raw, 0, &mut flat);
+        self.may_match_flat(&flat)
+    }
+
+    fn may_match_flat(&self, flat: &str) -> bool {
         let secrets = self.secrets.as_ref();
-        any.is_match(&flat) || secrets.is_some_and(|secrets| secrets.find.is_match(&flat))
+        let by_pattern = match &self.any {
+            Some(any) => any.is_match(flat),
+            None => !self.patterns.is_empty(),
+        };
+        by_pattern || secrets.is_some_and(|secrets| secrets.find.is_match(flat))
     }
 
     /// Finds what is to be masked in a document.
     fn in_document(&self, raw: &str, depth: usize, spans: &mut Spans) {
-        let mut inner = Spans::new();
+        let mut flat = String::new();
         for (name, written) in strings(raw) {
             let name = name.map(|name| decoded(&raw[name]));
             let text = &raw[written.clone()];
             let content = decoded(text);
-            inner.clear();
-            self.in_content(name.as_deref(), &content, depth, &mut inner);
-            if !inner.is_empty() {
-                let found = united(std::mem::take(&mut inner));
-                as_written(text, &found, written.start, spans);
+            // Most strings have nothing in them: one look at each is enough.
+            flat.clear();
+            flatten_string(name.as_deref(), &content, depth, &mut flat);
+            if !self.may_match_flat(&flat) {
+                continue;
             }
+            let mut found = Spans::new();
+            self.in_content(name.as_deref(), &content, depth, &mut found);
+            as_written(text, &united(found), written.start, spans);
         }
     }
 
@@ -227,20 +247,18 @@ impl Secrets {
             return None;
         }
         let must_be_escaped = |c: char| !matches!(c, ' '..='~') || c == '"' || c == '\\';
+        let some_have = |wanted: &dyn Fn(char) -> bool| secrets.iter().any(|s| s.contains(wanted));
+        let escapes = [
+            ("\\u", true),
+            ("\\/", some_have(&|c| c == '/')),
+            ("\\", some_have(&must_be_escaped)),
+        ];
+        let escapes = escapes.iter().filter(|(_, may_be)| *may_be);
+        let hints = secrets.iter().chain(escapes.map(|(escape, _)| escape));
         Some(Self {
             find: AhoCorasick::new(secrets).ok()?,
-            some_escaped: secrets
-                .iter()
-                .any(|secret| secret.contains(must_be_escaped)),
-            some_slashed: secrets.iter().any(|secret| secret.contains('/')),
+            hint: AhoCorasick::new(hints).ok()?,
         })
-    }
-
-    fn may_be_in(&self, raw: &str) -> bool {
-        self.find.is_match(raw)
-            || raw.contains("\\u")
-            || self.some_slashed && raw.contains("\\/")
-            || self.some_escaped && raw.contains('\\')
     }
 }
 
@@ -300,20 +318,23 @@ fn secret_of(found: &Captures<'_>) -> Range<usize> {
 /// Everything that patterns are tried on, in lines.
 fn flatten(raw: &str, depth: usize, flat: &mut String) {
     for (name, written) in strings(raw) {
-        let content = decoded(&raw[written]);
-        if depth < MAX_DEPTH && is_document(&content) {
-            flatten(&content, depth + 1, flat);
-        } else {
-            flat.push_str(&content);
+        let name = name.map(|name| decoded(&raw[name]));
+        flatten_string(name.as_deref(), &decoded(&raw[written]), depth, flat);
+    }
+}
+
+fn flatten_string(name: Option<&str>, content: &str, depth: usize, flat: &mut String) {
+    if depth < MAX_DEPTH && is_document(content) {
+        flatten(content, depth + 1, flat);
+    } else {
+        flat.push_str(content);
+        flat.push('\n');
+    }
+    if let Some(name) = name {
+        let shown = &content[..content.floor_char_boundary(BESIDE_NAME_BYTES)];
+        for form in Form::ALL {
+            form.write(name, shown, flat);
             flat.push('\n');
-        }
-        if let Some(name) = name {
-            let name = decoded(&raw[name]);
-            let shown = &content[..content.floor_char_boundary(BESIDE_NAME_BYTES)];
-            for form in Form::ALL {
-                form.write(&name, shown, flat);
-                flat.push('\n');
-            }
         }
     }
 }
@@ -365,7 +386,16 @@ fn decoded(written: &str) -> Cow<'_, str> {
     if !written.contains('\\') {
         return Cow::Borrowed(written);
     }
-    Cow::Owned(characters(written).map(|(c, _)| c).collect())
+    let mut content = String::with_capacity(written.len());
+    let mut rest = written;
+    while let Some(at) = rest.find('\\') {
+        content.push_str(&rest[..at]);
+        let (c, bytes) = escaped(&rest[at + 1..]);
+        content.push(c);
+        rest = rest.get(at + bytes..).unwrap_or_default();
+    }
+    content.push_str(rest);
+    Cow::Owned(content)
 }
 
 /// The characters of a string, each with the number of bytes in which it is written. Half a pair of surrogates is no

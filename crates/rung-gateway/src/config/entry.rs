@@ -8,7 +8,7 @@ use rung_auth::Secret;
 use serde_json::{Map, Value, json};
 
 use super::files::digest;
-use super::variables::{Filling, Use, Variables, without_password};
+use super::variables::{Filling, Use, Variables, names_secret, without_password};
 use super::{Origin, Reach, Sharing, Spec, Trust};
 
 const MAX_NAME_CHARS: usize = 64;
@@ -201,6 +201,32 @@ impl Entry {
             }
             Form::Address { url, .. } => without_password(url),
         }
+    }
+
+    /// All that it says, as it is written: what an approval is of. A credential that is not a variable is left out.
+    pub(super) fn shown_whole(&self) -> String {
+        let hidden = |name: &str, value: &str| names_secret(name) && !value.contains("${");
+        let value = |name: &str, value: &str| {
+            if hidden(name, value) {
+                "…".to_owned()
+            } else {
+                without_password(value)
+            }
+        };
+        let mut whole = String::new();
+        let (pairs, mark, dir) = match &self.form {
+            Form::Command { env, dir, .. } => (env, "=", dir.as_deref()),
+            Form::Address { headers, .. } => (headers, ": ", None),
+        };
+        whole.push_str(&self.shown());
+        if let Some(dir) = dir {
+            whole.extend([" in ", dir]);
+        }
+        for (at, (name, written)) in pairs.iter().enumerate() {
+            let before = if at == 0 { " with " } else { ", " };
+            whole.extend([before, name, mark, &value(name, written)]);
+        }
+        whole
     }
 
     /// What it means, with its variables filled in.

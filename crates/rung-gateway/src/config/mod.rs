@@ -169,7 +169,7 @@ pub struct Waiting {
     pub name: String,
     /// The file that it is in.
     pub file: PathBuf,
-    /// What it would run or ask, as it is written.
+    /// All that it says, as it is written, but for credentials.
     pub shown: String,
 }
 
@@ -433,13 +433,13 @@ impl Reading<'_> {
             }
             (Some(approved), edited) => {
                 match edited {
-                    Ok(edited) => self.wait(name, file, edited.shown()),
+                    Ok(edited) => self.wait(name, file, edited.shown_whole()),
                     Err(reason) => self.skip(name, file, reason),
                 }
                 self.take(name, source, Trust::Kept, entry::parse(name, approved));
             }
             (None, Ok(entry)) => {
-                let shown = entry.shown();
+                let shown = entry.shown_whole();
                 match entry.spec(name, source, Trust::Wanted, self.variables) {
                     Ok(spec) => {
                         self.wait(name, file, shown);

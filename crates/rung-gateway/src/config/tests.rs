@@ -334,11 +334,13 @@ fn what_is_missing_is_named_and_the_entry_is_kept() {
     let loaded = World::new()
         .user(&json!({
             "c": {"command": "x", "args": ["${B}"], "env": {"T": "${A}${B}"}},
-            "u": {"url": "${HOST}"}
+            "u": {"url": "${HOST}", "headers": {"Authorization": "Bearer ${B}"}}
         }))
         .load();
     assert_eq!(find(&loaded, "c").missing, ["B", "A"]);
-    assert_eq!(find(&loaded, "u").missing, ["HOST"]);
+    let u = find(&loaded, "u");
+    assert_eq!(u.missing, ["HOST", "B"]);
+    assert_eq!(u.secrets().count(), 0, "half a value is none");
 }
 
 #[test]
@@ -474,7 +476,7 @@ fn only_those_that_are_named_start_by_themselves() {
 #[test]
 fn what_comes_with_a_project_waits_for_approval() {
     let world = World::new()
-        .project(&json!({"p": {"command": "./run", "args": ["a"]}, "u": runs("evil")}))
+        .project(&json!({"p": {"command": "./run", "args": ["a"]}, "u": {"command": "evil", "cwd": "x", "env": {"LD_PRELOAD": "./x.so", "KEY": "literal", "TOKEN": "${T}"}}}))
         .user(&json!({"u": runs("own")}));
     let loaded = world.load();
     assert_eq!(find(&loaded, "p").trust, Trust::Wanted);
@@ -488,7 +490,13 @@ fn what_comes_with_a_project_waits_for_approval() {
         .iter()
         .map(|waiting| waiting.shown.as_str())
         .collect();
-    assert_eq!(waiting, ["./run a", "evil"]);
+    assert_eq!(
+        waiting,
+        [
+            "./run a",
+            "evil in x with LD_PRELOAD=./x.so, KEY=…, TOKEN=${T}"
+        ]
+    );
 
     assert_eq!(world.approve_all(), ["p", "u"]);
     let loaded = world.load();

@@ -45,6 +45,7 @@ pub(super) struct Filling<'a> {
 impl Filling<'_> {
     pub(super) fn fill(&mut self, text: &str, used: Use<'_>) -> String {
         let mut filled = String::with_capacity(text.len());
+        let mut is_whole = true;
         let mut rest = text;
         while let Some(at) = rest.find("${") {
             let Some((name, other, after)) = reference(&rest[at + 2..]) else {
@@ -63,6 +64,7 @@ impl Filling<'_> {
                 }
                 (_, Some(other)) => filled.push_str(other),
                 (_, None) => {
+                    is_whole = false;
                     if !self.missing.iter().any(|known| known == name) {
                         self.missing.push(name.to_owned());
                     }
@@ -70,7 +72,9 @@ impl Filling<'_> {
             }
         }
         filled.push_str(rest);
-        if let Use::Holds(name) = used {
+        if let Use::Holds(name) = used
+            && is_whole
+        {
             self.keep_secret(name, &filled);
             // A credential is as secret without the word before it that says its kind.
             if let Some((_, credential)) = filled.split_once(' ')
@@ -109,13 +113,15 @@ impl Filling<'_> {
     }
 }
 
-fn names_secret(name: &str) -> bool {
+pub(super) fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let words = [
         "key",
         "token",
         "secret",
-        "pass",
+        "password",
+        "passwd",
+        "passphrase",
         "pwd",
         "credential",
         "authorization",

@@ -361,7 +361,7 @@ impl Policy {
     }
 }
 
-/// Where policies are looked for, the strongest first. A project that is the user's own folder has none of its own.
+/// Where policies are looked for, the strongest first.
 fn candidates(places: &Places) -> Vec<(Origin, PathBuf)> {
     let mut candidates = Vec::new();
     if let Some(given) = &places.policy {

@@ -145,6 +145,15 @@ proptest! {
     }
 
     #[test]
+    fn any_text_is_a_policy_or_is_refused(text in any::<String>(), near in "[a-z:\\[\\]{}\"' \n-]{0,30}") {
+        for text in [text, near] {
+            for file in ["p.yaml", "p.json"] {
+                let _read_or_refused = file::parse(Path::new(file), &text);
+            }
+        }
+    }
+
+    #[test]
     fn a_set_holds_what_lies_between(low in any::<char>(), high in any::<char>(), c in any::<char>()) {
         prop_assume!(low <= high && ![low, high].iter().any(|c| "]!^-".contains(*c)));
         let inside = Glob::try_from(format!("[{low}-{high}]")).unwrap();
