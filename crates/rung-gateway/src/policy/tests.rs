@@ -129,6 +129,8 @@ fn naive(parts: &[char], text: &[char]) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_glob_equals_its_naive_twin(pattern in "[ab*?ü]{1,9}", text in "[abü]{0,9}") {
         let parts: Vec<char> = pattern.chars().collect();

@@ -128,6 +128,21 @@ fn a_known_value_is_masked_wherever_it_stands() {
 }
 
 #[test]
+fn a_known_value_does_not_hide_behind_escapes() {
+    let rows = [
+        ("abcdef", r#"["\u0061bcdef"]"#),
+        ("abc/ef", r#"["abc\/ef"]"#),
+        ("abc\nef", r#"["abc\nef"]"#),
+        ("abc\nef", r#"["[\"abc\\nef\"]"]"#),
+        ("abcdé", r#"["abcd\u00E9"]"#),
+        ("abc\tef", r#"["abc\tef"]"#),
+    ];
+    for (secret, raw) in rows {
+        assert!(of(&[], &[secret]).json(raw).contains(MASK), "{raw}");
+    }
+}
+
+#[test]
 fn the_last_group_is_the_secret() {
     let rows = [
         (r"key=\w+", "a key=x b", "a [REDACTED] b"),
@@ -308,7 +323,13 @@ fn edges_are_known() {
 
 // === laws ===
 
-const ANY_SECRETS: [&str; 4] = ["s3cret/x", "with \"q\"", "füßchen", "\u{1f600}\u{1f600}\n"];
+const ANY_SECRETS: [&str; 5] = [
+    "s3cret",
+    "s3cret/x",
+    "with \"q\"",
+    "füßchen",
+    "\u{1f600}\u{1f600}\n",
+];
 const ANY_PATTERNS: [&str; 8] = [
     r#"(?i)(password|secret)[\s]*[:=][\s]*["']?([^\s"']+)"#,
     r"(?s).+",
@@ -434,12 +455,13 @@ proptest! {
     #[test]
     fn the_quick_look_misses_nothing(
         value in document(), every in 1..9_usize,
-        patterns in prop::sample::subsequence(ANY_PATTERNS.to_vec(), 0..3),
-        secrets in prop::sample::subsequence(ANY_SECRETS.to_vec(), 0..3),
+        patterns in prop::sample::subsequence(ANY_PATTERNS.to_vec(), 0..2),
+        secrets in prop::sample::subsequence(ANY_SECRETS.to_vec(), 0..2),
     ) {
         let raw = otherwise(&value.to_string(), every);
         let redactor = of(&patterns, &secrets);
-        prop_assert_eq!(redactor.json(&raw), redactor.masked_json(&raw));
+        let thorough = Redactor { any: None, ..redactor.clone() };
+        prop_assert_eq!(redactor.json(&raw), thorough.masked_json(&raw));
     }
 
     #[test]
