@@ -221,22 +221,28 @@ fn call(
             let answered = texts.find(|line| line.contains("\"q1\""));
             answer(id, &done(&answered.unwrap_or_default()));
         }
-        // Asks twice, and says in between how far it has come. Told to hang, it never ends.
         "asks-twice" | "asks-and-hangs" => {
-            let Some(first) = asked("q1", lines) else {
-                return;
-            };
-            say_progress(request);
-            if mode == "asks-and-hangs" {
-                return;
+            if let Some(said) = asked_twice(mode, request, lines) {
+                answer(id, &done(&said));
             }
-            let Some(second) = asked("q2", lines) else {
-                return;
-            };
-            answer(id, &done(&format!("{first} {second}")));
         }
         _ => answer(id, &done("done")),
     }
+}
+
+/// Asks twice, and says in between how far it has come. Told to hang, it never ends.
+fn asked_twice(
+    mode: &str,
+    request: &Request,
+    lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>,
+) -> Option<String> {
+    let first = asked("q1", lines)?;
+    say_progress(request);
+    if mode == "asks-and-hangs" {
+        return None;
+    }
+    let second = asked("q2", lines)?;
+    Some(format!("{first} {second}"))
 }
 
 /// What is answered to a question; nothing where the call is cancelled meanwhile.

@@ -33,18 +33,18 @@ pub(crate) fn answered(mode: &str, id: &str, request: &Request, looks: &mut usiz
         }
         ("tasks", "tasks/result") => answer(id, &done("in the end").to_string()),
         ("tasks", "tasks/list") => {
-            answer(id, &json!({"tasks": [state(mode, "working")]}).to_string())
+            answer(id, &json!({"tasks": [state(mode, "working")]}).to_string());
         }
         ("tasks" | "modern-tasks", "tasks/cancel") => {
-            answer(id, &state(mode, "cancelled").to_string())
+            answer(id, &state(mode, "cancelled").to_string());
         }
-        ("modern-tasks", "tasks/update") => answer(id, "{}"),
         ("listens", "resources/subscribe") => {
             answer(id, "{}");
             updated();
         }
         ("modern-listens", "subscriptions/listen") => updated(),
-        ("listens", "resources/unsubscribe" | "logging/setLevel") => answer(id, "{}"),
+        ("modern-tasks", "tasks/update")
+        | ("listens", "resources/unsubscribe" | "logging/setLevel") => answer(id, "{}"),
         _ => return false,
     }
     true

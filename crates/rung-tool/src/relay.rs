@@ -235,16 +235,12 @@ impl Excerpt {
     /// The way to the whole, in words.
     fn note(&self, call: &Call, handle: &Handle) -> String {
         let read = call.names.show(READ_TOOL);
-        let mut note = format!(
-            "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}"
-        );
-        if let Some(path) = &self.path {
-            note.push_str(&format!(
-                ", or a part of it with a \"path\" as well, such as {path:?}"
-            ));
-        }
-        note.push_str(".\n");
-        note
+        let part = self.path.as_ref().map_or_else(String::new, |path| {
+            format!(", or a part of it with a \"path\" as well, such as {path:?}")
+        });
+        format!(
+            "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}{part}.\n"
+        )
     }
 
     /// The note and as much of the text as fits beside so many bytes.

@@ -252,12 +252,10 @@ impl Connection {
             let late = || Error::Late {
                 server: server.clone(),
             };
+            let asking = link.request(ask);
             let asked = match &clock {
-                Some(clock) => clock.within(link.request(ask)).await,
-                None => {
-                    let asked = tokio::time::timeout_at(deadline, link.request(ask));
-                    asked.await.ok()
-                }
+                Some(clock) => clock.within(asking).await,
+                None => tokio::time::timeout_at(deadline, asking).await.ok(),
             };
             match asked.ok_or_else(late)? {
                 Ok(Ok(answer)) => return Ok(answer),

@@ -139,7 +139,7 @@ impl Connection {
         self.version(how.deadline).await?;
         let mut left_alone = self.running(id.to_owned(), how);
         left_alone.wanted = false;
-        left_alone.to_its_end(None).await
+        left_alone.outcome(None).await
     }
 
     /// Answers what a task of the modern era asks.
@@ -190,7 +190,7 @@ impl Connection {
                     deadline: Some(deadline),
                     ..how
                 };
-                let following = self.running(task.id, &how).to_its_end(task.poll_ms);
+                let following = self.running(task.id, &how).outcome(task.poll_ms);
                 Box::pin(following).await
             }
         }
@@ -342,7 +342,7 @@ impl Running<'_> {
     }
 
     /// What comes of it, in the way of its era.
-    async fn to_its_end(self, poll_ms: Option<u64>) -> Result<Answer, Error> {
+    async fn outcome(self, poll_ms: Option<u64>) -> Result<Answer, Error> {
         if self.connection.is_modern() {
             self.follow(poll_ms).await
         } else {

@@ -34,8 +34,8 @@ struct OfResource {
 }
 
 pub(super) fn subscribe(
-    server: Server,
-    client: Arc<Client>,
+    server: &Server,
+    client: &Client,
     params: Option<&RawValue>,
 ) -> Result<Begun> {
     let OfResource { uri } = read(params)?;
@@ -47,7 +47,7 @@ pub(super) fn subscribe(
     let Some(session) = client.session.clone() else {
         return Ok(empty());
     };
-    let watch = Watch::new(&server, &client, uri.clone());
+    let watch = Watch::new(server, client, uri.clone());
     let Some(beginning) = session.subscribe(watch)? else {
         return Ok(empty());
     };

@@ -70,7 +70,7 @@ pub(crate) fn begin(
         ("ping", false) => Ok(empty()),
         ("logging/setLevel", false) => listen::set_level(&client, *params),
         ("resources/subscribe", false) if tells_updates(&server, &client) => {
-            listen::subscribe(server, client, *params)
+            listen::subscribe(&server, &client, *params)
         }
         ("resources/unsubscribe", false) if tells_updates(&server, &client) => {
             listen::unsubscribe(&client, *params)
