@@ -177,6 +177,11 @@ impl Capabilities {
         }
     }
 
+    /// Whether it can be asked anything.
+    pub(crate) fn can_any(self) -> bool {
+        self.form || self.visit || self.sample || self.roots
+    }
+
     pub(crate) fn can(self, ask: Ask) -> bool {
         match ask {
             Ask::Form => self.form,

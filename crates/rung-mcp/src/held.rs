@@ -172,7 +172,7 @@ impl Held {
             };
             tokio::select! {
                 () = ended => {}
-                () = desk.is_left(&shutdown) => drop(runs.0.lock().remove(&driven.name)),
+                () = desk.is_left(&shutdown) => runs.end(&driven),
             }
         });
         let _only_here = held.stop.set(driving.abort_handle());
@@ -215,15 +215,8 @@ impl Held {
         answers: Answers,
         line: Line,
     ) -> Result<Waiting> {
-        let refused = |why: &str| {
-            let hint = "look whether it was done, then make the call again without requestState";
-            Refusal::params(why).with_data(json!({"code": "outcome_unknown", "hint": hint}))
-        };
         let run = self.0.lock().get(&ticket.run).cloned();
-        let Some(run) = run else {
-            let why = "the call that asked is not held any more: what became of it is not known";
-            return Err(refused(why));
-        };
+        let run = run.ok_or_else(gone)?;
         {
             let mut state = run.desk.state.lock();
             if state.round != ticket.round {
@@ -255,7 +248,21 @@ impl Held {
         if let Some(stop) = run.stop.get() {
             stop.abort();
         }
+        // Whoever came back at this very moment waits for nothing.
+        run.desk.change(|state| {
+            state.outcome.get_or_insert_with(|| Err(gone()));
+        });
     }
+}
+
+/// The refusal of a request that belongs to a run, but comes to nothing there.
+fn refused(why: &str) -> Refusal {
+    let hint = "look whether it was done, then make the call again without requestState";
+    Refusal::params(why).with_data(json!({"code": "outcome_unknown", "hint": hint}))
+}
+
+fn gone() -> Refusal {
+    refused("the call that asked is not held any more: what became of it is not known")
 }
 
 /// Drives a run that nothing but its end or its caller's can end.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rung_auth::{Access, Permit};
-use rung_fault::{Code, Face, Fault};
+use rung_fault::{Face, Fault};
 use rung_tool::{
-    Ask, Call, Card, Given, Hints, Keep, Level, Peer, Pending, Progress, Question, Reply, TaskUse,
+    Ask, Call, Card, Hints, Keep, Level, Peer, Pending, Progress, Question, Reply, TaskUse,
     ToolSource, unknown_tool,
 };
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::client::Capabilities;
 use crate::connect::{
-    Answer, Connection, Delegate, Dropped, Error, How, Options, Target, Tool, Unanswered,
+    Connection, Delegate, Dropped, Error, How, Options, Target, Tool, Unanswered,
 };
 use crate::envelope::code;
 
@@ -138,7 +138,7 @@ impl Remote {
         };
         let entry = |tool: Tool| {
             Arc::new(Entry {
-                card: card(&tool),
+                card: tool.card(),
                 tool,
             })
         };
@@ -198,52 +198,47 @@ impl Remote {
             .call(&entry.tool, arguments, how)
             .await
             .map_err(Error::into_fault)?;
-        let given = match answer {
-            Answer::Here(result) => Given::Here(result),
-            Answer::Long(long) => Given::Long(long.open().map_err(|error| {
-                let why = format!("the call was done, but its result could not be read: {error}");
-                Fault::new(Code::SourceFailed, why)
-            })?),
-        };
-        Reply::relay(given, call, self.keep.clone()).await
+        Reply::relay(answer.given()?, call, self.keep.clone()).await
     }
 }
 
-/// What is known of a tool without trusting it: what it says of itself goes along as it came.
-fn card(tool: &Tool) -> Card {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Says {
-        title: Option<String>,
-        description: Option<String>,
-        output_schema: Option<Value>,
-        annotations: Value,
-        execution: Value,
-    }
-    let says: Says = serde_json::from_str(tool.listed.get()).unwrap_or_default();
-    let hint = |name: &str, otherwise| says.annotations[name].as_bool().unwrap_or(otherwise);
-    let hints = Hints {
-        read_only: hint("readOnlyHint", false),
-        destructive: hint("destructiveHint", true),
-        idempotent: hint("idempotentHint", false),
-        open_world: hint("openWorldHint", true),
-    };
-    Card {
-        name: tool.name.clone(),
-        title: says.title.unwrap_or_else(|| tool.name.to_string()).into(),
-        description: says.description.unwrap_or_default().into(),
-        icon: None,
-        input_schema: tool.input_schema.clone(),
-        output_schema: says.output_schema.map(Arc::new),
-        hints,
-        // What a tool says of itself is no reason to trust it.
-        access: Access::Write,
-        tasks: match says.execution["taskSupport"].as_str() {
-            // Followed here; to our own callers it is a call like any other.
-            Some("required" | "optional") => TaskUse::Optional,
-            _ => TaskUse::Never,
-        },
-        listed: Some(tool.listed.clone()),
+impl Tool {
+    /// What is known of it without trusting it: what it says of itself goes along as it came.
+    pub fn card(&self) -> Card {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Says {
+            title: Option<String>,
+            description: Option<String>,
+            output_schema: Option<Value>,
+            annotations: Value,
+            execution: Value,
+        }
+        let says: Says = serde_json::from_str(self.listed.get()).unwrap_or_default();
+        let hint = |name: &str, otherwise| says.annotations[name].as_bool().unwrap_or(otherwise);
+        let hints = Hints {
+            read_only: hint("readOnlyHint", false),
+            destructive: hint("destructiveHint", true),
+            idempotent: hint("idempotentHint", false),
+            open_world: hint("openWorldHint", true),
+        };
+        Card {
+            name: self.name.clone(),
+            title: says.title.unwrap_or_else(|| self.name.to_string()).into(),
+            description: says.description.unwrap_or_default().into(),
+            icon: None,
+            input_schema: self.input_schema.clone(),
+            output_schema: says.output_schema.map(Arc::new),
+            hints,
+            // What a tool says of itself is no reason to trust it.
+            access: Access::Write,
+            tasks: match says.execution["taskSupport"].as_str() {
+                // Followed here; to our own callers it is a call like any other.
+                Some("required" | "optional") => TaskUse::Optional,
+                _ => TaskUse::Never,
+            },
+            listed: Some(self.listed.clone()),
+        }
     }
 }
 

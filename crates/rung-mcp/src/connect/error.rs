@@ -127,7 +127,7 @@ impl Coded for Error {
 
 impl Error {
     /// The fault of a request that may safely be made again.
-    pub(crate) fn harmless(&self) -> Fault {
+    pub fn harmless(&self) -> Fault {
         match self {
             Self::Lost { .. } => Fault::new(Code::SourceFailed, self.to_string()),
             Self::Late { .. } => {

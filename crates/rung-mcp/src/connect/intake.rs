@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 
-use rung_tool::LongResult;
+use rung_fault::{Code, Fault};
+use rung_tool::{Given, LongResult};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
@@ -93,6 +94,19 @@ pub enum Answer {
     Here(Box<RawValue>),
     /// Too long for that.
     Long(LongAnswer),
+}
+
+impl Answer {
+    /// It, to be passed on. What came but cannot be read any more was done all the same.
+    pub fn given(self) -> Result<Given, Fault> {
+        match self {
+            Self::Here(result) => Ok(Given::Here(result)),
+            Self::Long(long) => long.open().map(Given::Long).map_err(|error| {
+                let why = format!("the call was done, but its result could not be read: {error}");
+                Fault::new(Code::SourceFailed, why)
+            }),
+        }
+    }
 }
 
 /// A result that is too long to be held.

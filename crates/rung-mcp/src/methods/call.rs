@@ -27,6 +27,8 @@ use crate::version::Version;
 /// How long a client may take to answer what it was asked.
 const STATE_TTL_MS: u64 = 60 * 60 * 1_000;
 const STATE: &str = "requestState";
+/// Bytes by which the id of a later request may be longer than that of the first.
+const LATER_ID_BYTES: usize = 40;
 /// What stands around the result of a task.
 const TASK_BYTES: usize = 1_600;
 /// Where a message of 2025-11-25 names the task it belongs to.
@@ -108,9 +110,12 @@ impl Start {
     }
 
     fn call(&self) -> Call {
+        let budget = self.server.budget(&self.client, &self.id);
+        // What is held may be answered to another request, whose id is longer.
+        let may_be_held = self.client.is_modern() && self.client.capabilities.can_any();
         Call {
             permit: self.client.permit.clone(),
-            budget: self.server.budget(&self.client, &self.id),
+            budget: budget.less(if may_be_held { LATER_ID_BYTES } else { 0 }),
             rendering: self.client.rendering(),
             deadline: None,
             names: Names::Dotted,
