@@ -4,8 +4,9 @@
 //! structured content as `result`, or else its content in words. What does not fit is kept whole first; then one form or both are cut,
 //! and each names the way to the rest.
 
+use std::borrow::Cow;
 use std::io::{Cursor, Read as _};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
@@ -16,7 +17,28 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::gateway::Gateway;
-use crate::redact::Redactor;
+use crate::redact::{Redactor, usual_forms};
+
+/// What is masked in a result.
+pub(crate) struct Masks<'r> {
+    /// Whatever the caller wants.
+    pub(crate) always: &'r Redactor,
+    /// What usually is a secret, too, where the caller wants that.
+    pub(crate) usual: bool,
+}
+
+impl<'r> Masks<'r> {
+    fn all(&self) -> impl Iterator<Item = &'r Redactor> {
+        static USUAL: LazyLock<Redactor> =
+            LazyLock::new(|| Redactor::new(usual_forms().iter().cloned(), []));
+        let usual = self.usual.then(|| &*USUAL);
+        std::iter::once(self.always).chain(usual)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.always.is_empty() && !self.usual
+    }
+}
 
 /// What a reply may cost.
 #[derive(Debug, Clone, Copy)]
@@ -51,12 +73,12 @@ const LEAST_BYTES: usize = 2_000;
 pub(crate) async fn dressed(
     answer: Answer,
     tool_id: Option<&str>,
-    redactor: &Redactor,
+    masks: &Masks<'_>,
     limits: Limits,
     call: &Call,
     keep: Arc<dyn Keep>,
 ) -> Result<Reply, Fault> {
-    let raw = match given(answer, redactor)? {
+    let raw = match given(answer, masks)? {
         Given::Here(raw) => raw,
         long @ Given::Long(_) => {
             let call = within(call, limits.max_bytes.min(limits.max_tokens));
@@ -96,12 +118,12 @@ pub(crate) async fn dressed(
 }
 
 /// What a server answered, with what must be masked masked.
-pub(crate) fn given(answer: Answer, redactor: &Redactor) -> Result<Given, Fault> {
+pub(crate) fn given(answer: Answer, masks: &Masks<'_>) -> Result<Given, Fault> {
     let long = match answer {
-        Answer::Here(raw) => return Ok(Given::Here(masked(raw, redactor))),
+        Answer::Here(raw) => return Ok(Given::Here(masked(raw, masks))),
         Answer::Long(long) => long.open().map_err(|error| unreadable(&error))?,
     };
-    if redactor.is_empty() {
+    if masks.is_empty() {
         return Ok(Given::Long(long));
     }
     // What is to be masked has to be looked at, however long it is.
@@ -109,16 +131,16 @@ pub(crate) fn given(answer: Answer, redactor: &Redactor) -> Result<Given, Fault>
     body.read_to_string(&mut text)
         .map_err(|error| unreadable(&error))?;
     let raw = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
-    Ok(Given::Here(masked(raw, redactor)))
+    Ok(Given::Here(masked(raw, masks)))
 }
 
-fn masked(raw: Box<RawValue>, redactor: &Redactor) -> Box<RawValue> {
-    match redactor.json(raw.get()) {
-        std::borrow::Cow::Borrowed(_) => raw,
-        std::borrow::Cow::Owned(masked) => {
-            RawValue::from_string(masked).expect("what is masked stays JSON")
+fn masked(mut raw: Box<RawValue>, masks: &Masks<'_>) -> Box<RawValue> {
+    for redactor in masks.all() {
+        if let Cow::Owned(masked) = redactor.json(raw.get()) {
+            raw = RawValue::from_string(masked).expect("what is masked stays JSON");
         }
     }
+    raw
 }
 
 pub(crate) fn unreadable(why: &impl std::fmt::Display) -> Fault {
@@ -171,7 +193,7 @@ fn is_media(block: &Value) -> bool {
 
 /// What a result consists of.
 struct Parts<'r> {
-    members: Vec<(std::borrow::Cow<'r, str>, &'r RawValue)>,
+    members: Vec<(Cow<'r, str>, &'r RawValue)>,
     structured: Option<&'r RawValue>,
     content: &'r str,
     is_error: bool,

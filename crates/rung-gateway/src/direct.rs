@@ -11,7 +11,7 @@ use rung_tool::{Call, Card, Hints, Pending, Reply, TaskUse, ToolSource, unknown_
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::answer::{Limits, dressed};
+use crate::answer::{Limits, Masks, dressed};
 use crate::gateway::Gateway;
 use crate::invoke::{Order, Outcome};
 use crate::policy::Thing;
@@ -81,7 +81,11 @@ impl Direct {
         let state = self.0.state();
         let limits = Limits::of(&self.0, call, None);
         let keep = self.0.0.keep.clone();
-        dressed(answer, None, &state.rules.redactor, limits, call, keep).await
+        let masks = Masks {
+            always: &state.rules.redactor,
+            usual: false,
+        };
+        dressed(answer, None, &masks, limits, call, keep).await
     }
 
     fn find(&self, permit: &Permit, name: &str) -> Result<Tool, Fault> {

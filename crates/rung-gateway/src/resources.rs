@@ -16,6 +16,7 @@ use rung_tool::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::answer::{Masks, given};
 use crate::gateway::{Gateway, State};
 use crate::policy::Thing;
 use crate::server::Server;
@@ -142,9 +143,9 @@ impl ResourceSource for Resources {
                 return Ok(None);
             };
             let params = raw(&json!({"uri": own}));
-            let given = self.0.ask(call, &server, "resources/read", &params).await?;
+            let read = self.0.ask(call, &server, "resources/read", &params).await?;
             let keep = self.0.0.keep.clone();
-            Served::<Vec<Contents>>::relay(given, uri, call, keep)
+            Served::<Vec<Contents>>::relay(read, uri, call, keep)
                 .await
                 .map(Some)
         })
@@ -216,7 +217,12 @@ impl Gateway {
         let instance = server.open(call).await?;
         let answer = instance.connection.converse(method, params, how).await;
         let answer = answer.map_err(|error| server.fault(error))?;
-        crate::answer::given(answer, &self.state().rules.redactor)
+        let state = self.state();
+        let masks = Masks {
+            always: &state.rules.redactor,
+            usual: false,
+        };
+        given(answer, &masks)
     }
 
     /// Has a server complete an argument.
@@ -238,10 +244,10 @@ impl Gateway {
             params["context"] = json!({"arguments": partial.context});
         }
         let call = Call::new(permit.clone());
-        let given = self
+        let completed = self
             .ask(&call, server, "completion/complete", &raw(&params))
             .await?;
-        match given {
+        match completed {
             Given::Here(result) => Ok(Served::Relayed(result)),
             Given::Long(_) => Ok(Served::Ours(Vec::new())),
         }

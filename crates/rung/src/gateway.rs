@@ -122,7 +122,7 @@ impl Configure for Setup {
             }
         }
         let secrets = definitions.iter().flat_map(|of| &of.secrets);
-        let secrets = secrets.map(|secret| secret.expose().clone()).collect();
+        let secrets = secrets.map(|secret| secret.expose().as_str());
         let policy = self.policy.get();
         Ok(Configuration {
             skipped: loaded.skipped.iter().map(skip).collect(),

@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 
 use super::tasks_get::Shown;
 use super::{Asking, Definition, no_arguments};
-use crate::answer::{Limits, dressed};
+use crate::answer::{Limits, Masks, dressed};
 use crate::invoke::{Order, Outcome};
-use crate::redact::Redactor;
+use crate::sight::Rules;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.invoke",
@@ -105,12 +105,10 @@ impl Options {
     }
 
     /// What is masked, whatever the caller wants; and more, where they do.
-    pub(super) fn redactor(&self, asking: &Asking<'_>) -> Redactor {
-        let redactor = &asking.gateway.state().rules.redactor;
-        if self.redact_secrets {
-            redactor.with_built_in()
-        } else {
-            redactor.clone()
+    pub(super) fn masks<'r>(&self, rules: &'r Rules) -> Masks<'r> {
+        Masks {
+            always: &rules.redactor,
+            usual: self.redact_secrets,
         }
     }
 
@@ -221,9 +219,10 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let tool_id = format!("{}::{}", order.server.name(), order.tool.tool.name);
     match gateway.invoke(call, &order).await? {
         Outcome::Done(answer) => {
-            let (redactor, limits) = (options.redactor(&asking), options.limits(&asking));
+            let state = gateway.state();
+            let (masks, limits) = (options.masks(&state.rules), options.limits(&asking));
             let keep = gateway.0.keep.clone();
-            dressed(answer, Some(&tool_id), &redactor, limits, call, keep).await
+            dressed(answer, Some(&tool_id), &masks, limits, call, keep).await
         }
         Outcome::Task(state) => {
             let task = Shown::of(&state);

@@ -50,15 +50,16 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let answer = answer.map_err(|error| task.server.fault(error))?;
     // What is told of it from now on is how it ended.
     let _known_or_not = look(&asking, &task).await;
-    let (redactor, limits) = (
-        input.options.redactor(&asking),
+    let state = asking.gateway.state();
+    let (masks, limits) = (
+        input.options.masks(&state.rules),
         input.options.limits(&asking),
     );
     let keep = asking.gateway.0.keep.clone();
     dressed(
         answer,
         Some(&task.tool_id),
-        &redactor,
+        &masks,
         limits,
         asking.call,
         keep,
