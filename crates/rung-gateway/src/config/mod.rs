@@ -171,6 +171,8 @@ pub struct Waiting {
     pub file: PathBuf,
     /// All that it says, as it is written, but for credentials.
     pub shown: String,
+    /// Of the entry as it is written, so that what is approved is what was shown.
+    pub digest: String,
 }
 
 /// A name, and the file that has it.
@@ -433,7 +435,7 @@ impl Reading<'_> {
             }
             (Some(approved), edited) => {
                 match edited {
-                    Ok(edited) => self.wait(name, file, edited.shown_whole()),
+                    Ok(edited) => self.wait(name, file, value, edited.shown_whole()),
                     Err(reason) => self.skip(name, file, reason),
                 }
                 self.take(name, source, Trust::Kept, entry::parse(name, approved));
@@ -442,7 +444,7 @@ impl Reading<'_> {
                 let shown = entry.shown_whole();
                 match entry.spec(name, source, Trust::Wanted, self.variables) {
                     Ok(spec) => {
-                        self.wait(name, file, shown);
+                        self.wait(name, file, value, shown);
                         self.wanted.push(spec);
                     }
                     Err(reason) => self.skip(name, file, reason),
@@ -485,11 +487,12 @@ impl Reading<'_> {
         });
     }
 
-    fn wait(&mut self, name: &str, file: &Path, shown: String) {
+    fn wait(&mut self, name: &str, file: &Path, value: &Value, shown: String) {
         self.loaded.waiting.push(Waiting {
             name: name.to_owned(),
             file: file.to_owned(),
             shown,
+            digest: trust::digest_of(value),
         });
     }
 

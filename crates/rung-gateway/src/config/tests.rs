@@ -617,6 +617,19 @@ fn approving_what_is_not_there_is_refused() {
 }
 
 #[test]
+fn what_is_approved_is_what_was_shown() {
+    let world = World::new().project(&json!({"a": runs("x"), "b": runs("y")}));
+    let shown = world.load().waiting;
+    let file = world.project_file();
+    let approve = |world: &World| world.approvals().approve(&file, Which::Shown(&shown[..1]));
+    assert_eq!(approve(&world).unwrap(), ["a"]);
+    assert_eq!(find(&world.load(), "b").trust, Trust::Wanted);
+    let world = world.project(&json!({"a": runs("evil"), "b": runs("y")}));
+    assert!(approve(&world).unwrap_err().reason.contains("edited"));
+    assert_eq!(command(find(&world.load(), "a")), ["x"]);
+}
+
+#[test]
 fn a_broken_file_approves_nothing_and_says_so() {
     let world = World::new().project(&json!({"a": runs("x")}));
     world.approve_all();

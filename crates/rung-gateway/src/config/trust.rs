@@ -13,8 +13,8 @@ use rung_fault::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::files::{Problem, Seen, read};
-use super::{entry, read_document};
+use super::files::{Problem, Seen, digest, read};
+use super::{Waiting, entry, read_document};
 
 /// The approvals of this user.
 pub struct Approvals {
@@ -38,6 +38,8 @@ pub enum Which<'n> {
     All,
     /// These.
     Named(&'n [String]),
+    /// These, as they were shown: one that was edited since is refused.
+    Shown(&'n [Waiting]),
 }
 
 // Entries may have credentials in them.
@@ -108,34 +110,35 @@ impl Approvals {
             return Err(problem);
         }
         let entries = document.entries;
-        let mut approved = BTreeMap::new();
-        match which {
+        let approved: BTreeMap<String, Value> = match which {
             Which::All => {
-                let usable = entries.into_iter();
-                approved.extend(usable.filter(|(name, entry)| entry::parse(name, entry).is_ok()));
+                let entries = entries.into_iter();
+                entries
+                    .filter(|(name, entry)| entry::parse(name, entry).is_ok())
+                    .collect()
             }
             Which::Named(names) => {
-                for name in names {
-                    let found = entries.iter().find(|(own, _)| own == name);
-                    let (_, entry) = found.ok_or_else(|| {
-                        let known = entries.iter().map(|(name, _)| name.as_str());
-                        let advice = nearest(name, known)
-                            .map(|known| format!("; did you mean `{known}`?"))
-                            .unwrap_or_default();
-                        Problem::new(file, format!("names no server `{name}`{advice}"))
-                    })?;
-                    entry::parse(name, entry)
-                        .map_err(|reason| Problem::new(file, format!("`{name}`: {reason}")))?;
-                    approved.insert(name.clone(), entry.clone());
-                }
+                let found = names.iter().map(|name| named(file, &entries, name));
+                found.collect::<Result<_, _>>()?
             }
-        }
+            Which::Shown(shown) => {
+                let as_shown = |waiting: &Waiting| {
+                    let found = named(file, &entries, &waiting.name)?;
+                    if digest_of(&found.1) == waiting.digest {
+                        return Ok(found);
+                    }
+                    let reason = format!("`{}` was edited since it was shown", waiting.name);
+                    Err(Problem::new(file, reason))
+                };
+                shown.iter().map(as_shown).collect::<Result<_, _>>()?
+            }
+        };
         let names = approved.keys().cloned().collect();
         self.change(|kept| {
             let entries = kept.approved.entry(key(file)).or_default();
             match which {
                 Which::All => *entries = approved,
-                Which::Named(_) => entries.extend(approved),
+                Which::Named(_) | Which::Shown(_) => entries.extend(approved),
             }
         })?;
         Ok(names)
@@ -150,6 +153,7 @@ impl Approvals {
                 let keeps = match which {
                     Which::All => false,
                     Which::Named(names) => !names.contains(name),
+                    Which::Shown(shown) => shown.iter().all(|waiting| waiting.name != *name),
                 };
                 if !keeps {
                     revoked.push(name.clone());
@@ -189,6 +193,25 @@ impl Approvals {
         aside.persist(&self.path)?;
         Ok(())
     }
+}
+
+/// The entry of that name, where it is one that can be taken.
+fn named(file: &Path, entries: &[(String, Value)], name: &str) -> Result<(String, Value), Problem> {
+    let found = entries.iter().find(|(own, _)| own == name);
+    let (_, entry) = found.ok_or_else(|| {
+        let advice = nearest(name, entries.iter().map(|(name, _)| name.as_str()))
+            .map(|known| format!("; did you mean `{known}`?"))
+            .unwrap_or_default();
+        Problem::new(file, format!("names no server `{name}`{advice}"))
+    })?;
+    entry::parse(name, entry)
+        .map_err(|reason| Problem::new(file, format!("`{name}`: {reason}")))?;
+    Ok((name.to_owned(), entry.clone()))
+}
+
+/// Of an entry as it is written.
+pub(super) fn digest_of(entry: &Value) -> String {
+    digest(entry.to_string().as_bytes())
 }
 
 /// A file is known by its place, whichever way led there. The file itself may be a link: to follow that would give the
