@@ -26,8 +26,8 @@ pub use forms::usual_forms;
 
 /// What stands for a secret. It needs no escape at any depth.
 pub const MASK: &str = "[REDACTED]";
-/// Shorter ones are words of any text.
-const SHORTEST_SECRET_BYTES: usize = 6;
+/// Known values that are shorter are words of any text.
+pub(crate) const SHORTEST_SECRET_BYTES: usize = 6;
 /// How much of a long value is looked at with its name at first.
 const BESIDE_NAME_BYTES: usize = 4_096;
 /// How deep documents in strings of documents are followed; each level doubles their escapes.

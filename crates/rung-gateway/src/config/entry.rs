@@ -55,7 +55,7 @@ impl fmt::Display for Reason {
             ),
             Self::Type(kind) => write!(
                 f,
-                "its type `{kind}` is not known; there are stdio, http, streamable-http, sse, remote"
+                "its type {kind:?} is not known; there are stdio, http, streamable-http, sse, remote"
             ),
             Self::NoReach => f.write_str("it has neither a command nor a url"),
             Self::TwoReaches => {
@@ -188,6 +188,17 @@ fn pairs(entry: &Map<String, Value>, name: &'static str) -> Result<Vec<(String, 
     .ok_or_else(|| member(name, "an object of names and texts"))
 }
 
+/// One word for people to judge: no password in it, its borders to be seen, and nothing that a terminal would act upon.
+fn visible(word: &str) -> String {
+    let word = without_password(word);
+    let plain = |c: char| c.is_ascii_graphic() || c.is_alphanumeric() || c == '…';
+    if !word.is_empty() && word.chars().all(plain) {
+        word
+    } else {
+        format!("{word:?}")
+    }
+}
+
 // === impl Entry ===
 
 impl Entry {
@@ -196,10 +207,10 @@ impl Entry {
         match &self.form {
             Form::Command { program, args, .. } => {
                 let words = std::iter::once(program).chain(args);
-                let words: Vec<_> = words.map(|word| without_password(word)).collect();
+                let words: Vec<_> = words.map(|word| visible(word)).collect();
                 words.join(" ")
             }
-            Form::Address { url, .. } => without_password(url),
+            Form::Address { url, .. } => visible(url),
         }
     }
 
@@ -210,7 +221,7 @@ impl Entry {
             if hidden(name, value) {
                 "…".to_owned()
             } else {
-                without_password(value)
+                visible(value)
             }
         };
         let mut whole = String::new();
@@ -220,11 +231,11 @@ impl Entry {
         };
         whole.push_str(&self.shown());
         if let Some(dir) = dir {
-            whole.extend([" in ", dir]);
+            whole.extend([" in ", &visible(dir)]);
         }
         for (at, (name, written)) in pairs.iter().enumerate() {
             let before = if at == 0 { " with " } else { ", " };
-            whole.extend([before, name, mark, &value(name, written)]);
+            whole.extend([before, &visible(name), mark, &value(name, written)]);
         }
         whole
     }

@@ -186,6 +186,14 @@ pub struct Named {
     pub origin: Origin,
 }
 
+// A name that is refused may be any text.
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, file) = (&self.name, self.file.display());
+        write!(f, "{name:?} in {file} is left out: {}", self.reason)
+    }
+}
+
 // === impl Spec ===
 
 impl Spec {

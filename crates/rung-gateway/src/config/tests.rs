@@ -289,6 +289,12 @@ fn a_name_has_no_separator_in_it() {
         let loaded = World::new().user(&json!({name: runs("x")})).load();
         assert_eq!(loaded.specs.len() == 1, fine, "{name}");
         assert_eq!(loaded.skipped.len() == 1, !fine, "{name}");
+        assert!(
+            loaded
+                .skipped
+                .iter()
+                .all(|skipped| !skipped.to_string().contains('\n'))
+        );
     }
 }
 
@@ -614,6 +620,15 @@ fn approving_what_is_not_there_is_refused() {
     assert!(refused("githb").contains("did you mean `github`?"));
     assert!(refused("bad").contains("not an object"));
     assert!(!world.trust.exists());
+}
+
+#[test]
+fn what_is_shown_cannot_pretend() {
+    let entry = json!({"command": "node", "args": ["a b", "", "\u{1b}[2K\u{202e}x", "ü", "https://bob:hunter2x@h/"]});
+    let loaded = World::new().project(&json!({"a": entry})).load();
+    let shown = r#"node "a b" "" "\u{1b}[2K\u{202e}x" ü https://bob:…@h/"#;
+    assert_eq!(loaded.waiting[0].shown, shown);
+    assert_eq!(find(&loaded, "a").shown(), shown);
 }
 
 #[test]

@@ -10,9 +10,8 @@ use rung_auth::Secret;
 
 use super::Origin;
 use super::files::Problem;
+use crate::redact::SHORTEST_SECRET_BYTES;
 
-/// Shorter ones are words of any text.
-const SHORTEST_SECRET_BYTES: usize = 6;
 /// A value whose name says nothing is a secret from this length on, where it looks like one.
 const KEY_BYTES: usize = 16;
 
