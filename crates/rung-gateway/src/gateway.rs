@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::calls::Calls;
 use crate::catalogue::Catalogue;
 use crate::definition::Definition;
+use crate::direct::Surface;
 use crate::policy::Thing;
 use crate::ranking::{Document, Index};
 use crate::seen::Known;
@@ -35,6 +36,8 @@ pub struct Options {
     pub starts: usize,
     /// How many tokens a text has.
     pub count_tokens: fn(&str) -> usize,
+    /// How servers are shown.
+    pub surface: Surface,
 }
 
 /// What is configured, at one moment.
@@ -143,6 +146,7 @@ impl Gateway {
             changes: Changes::default(),
             opening: options.opening,
             count_tokens: options.count_tokens,
+            surface: options.surface,
             generation: AtomicU64::new(0),
         });
         let configuration = configure.load()?;
@@ -254,7 +258,7 @@ impl Gateway {
             server.retire();
         }
         self.look_at(eager);
-        self.0.common.changes.tell(rung_tool::Change::Tools);
+        self.0.common.tell_all();
         Ok(())
     }
 

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::catalogue::Catalogue;
 use crate::config::Sharing;
 use crate::definition::{Definition, Withheld};
+use crate::direct::Surface;
 use crate::seen::{About, Known, Seen};
 
 /// What all servers have in common.
@@ -32,8 +33,21 @@ pub(crate) struct Common {
     pub(crate) opening: Duration,
     /// How many tokens a text has.
     pub(crate) count_tokens: fn(&str) -> usize,
+    /// How servers are shown.
+    pub(crate) surface: Surface,
     /// Grows whenever something else is known of any server.
     pub(crate) generation: AtomicU64,
+}
+
+impl Common {
+    /// Tells that all lists may be others. Ours are never: how theirs are called is not in them.
+    pub(crate) fn tell_all(&self) {
+        if self.surface == Surface::Direct {
+            self.changes.tell(Change::Tools);
+        }
+        self.changes.tell(Change::Resources);
+        self.changes.tell(Change::Prompts);
+    }
 }
 
 /// Whose server it is, where there is more than one.
@@ -372,9 +386,7 @@ impl Server {
             .put(&self.definition, &seen, before.as_deref())?;
         if changed || before.is_none() {
             self.common.generation.fetch_add(1, Ordering::Relaxed);
-            for change in [Change::Tools, Change::Resources, Change::Prompts] {
-                self.common.changes.tell(change);
-            }
+            self.common.tell_all();
         }
         Ok(seen)
     }

@@ -42,6 +42,7 @@ pub(crate) fn gateway(
         trust_project: files.trust_project,
         open_to: settings.gateway_open_to(),
         watch: Mutex::default(),
+        last: Mutex::default(),
         refused: Mutex::default(),
         places,
     };
@@ -50,6 +51,7 @@ pub(crate) fn gateway(
         idle: settings.gateway_idle(),
         starts: STARTS,
         count_tokens: |text| bpe_openai::o200k_base().count(text),
+        surface: files.surface.into(),
     };
     let keep = Arc::new(results.shelf.clone());
     Gateway::new(options, Box::new(setup), results.catalogue(), keep)
@@ -94,6 +96,8 @@ struct Setup {
     trust_project: bool,
     open_to: rung_gateway::OpenTo,
     watch: Mutex<Option<Watch>>,
+    /// The servers as they were last read.
+    last: Mutex<Vec<Definition>>,
     /// What is wrong with a policy that was edited.
     refused: Mutex<Option<String>>,
 }
@@ -116,11 +120,23 @@ impl Configure for Setup {
             )
         }));
         let mut definitions = self.own.clone();
+        // What stood in a file that cannot be read any more goes on as it was.
+        let mut last = self.last.lock();
+        let broken = |definition: &&Definition| {
+            let file = definition.file.as_ref();
+            loaded
+                .problems
+                .iter()
+                .any(|problem| Some(&problem.file) == file)
+        };
+        definitions.extend(last.iter().filter(broken).cloned());
         for spec in loaded.specs {
             if definitions.iter().all(|own| own.name != spec.name) {
                 definitions.push(self.definition(&spec));
             }
         }
+        last.clone_from(&definitions);
+        drop(last);
         let secrets = definitions.iter().flat_map(|of| &of.secrets);
         let secrets = secrets.map(|secret| secret.expose().as_str());
         let policy = self.policy.get();

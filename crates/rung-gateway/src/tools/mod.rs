@@ -107,6 +107,7 @@ impl Tools {
                 schema["required"] = definition.required.into();
             }
             schema["additionalProperties"] = false.into();
+            let listed = listed(definition, &schema)?;
             Ok(Entry {
                 schema: Schema::compile(&schema)?,
                 card: Card {
@@ -119,7 +120,7 @@ impl Tools {
                     hints: definition.hints,
                     access: Access::Read,
                     tasks: TaskUse::Never,
-                    listed: None,
+                    listed: Some(listed.into()),
                 },
                 definition,
             })
@@ -153,8 +154,12 @@ impl Tools {
         })
     }
 
-    async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
-        let entry = self.find(&call.permit, name)?;
+    async fn answer(
+        &self,
+        entry: &Entry,
+        call: &Call,
+        arguments: &RawValue,
+    ) -> Result<Reply, Fault> {
         let nothing;
         let asking = Asking {
             gateway: &self.gateway,
@@ -170,6 +175,30 @@ impl Tools {
         };
         (entry.definition.run)(asking).await
     }
+}
+
+/// A tool as it is listed. Every agent pays for every byte: what is as the protocol takes it to be anyway is not said.
+fn listed(definition: &Definition, schema: &Value) -> Result<Box<RawValue>, Fault> {
+    let mut tool = json!({
+        "name": definition.name,
+        "description": definition.description,
+        "inputSchema": schema,
+    });
+    let hints = definition.hints;
+    let mut said = |name: &str, is: bool, usually: bool| {
+        if is != usually {
+            tool["annotations"][name] = is.into();
+        }
+    };
+    said("readOnlyHint", hints.read_only, false);
+    // Of what only reads these mean nothing.
+    if !hints.read_only {
+        said("destructiveHint", hints.destructive, true);
+        said("idempotentHint", hints.idempotent, false);
+    }
+    said("openWorldHint", hints.open_world, true);
+    serde_json::value::to_raw_value(&tool)
+        .map_err(|error| Fault::new(Code::Internal, error.to_string()))
 }
 
 fn no_arguments() -> Box<RawValue> {
@@ -218,9 +247,17 @@ impl ToolSource for Tools {
         arguments: &'a RawValue,
     ) -> Pending<'a, Reply> {
         Box::pin(async move {
-            match self.answer(call, name, arguments).await {
+            let entry = match self.find(&call.permit, name) {
+                Ok(entry) => entry,
+                Err(fault) => return Reply::failed(&fault, Face::Rung, call),
+            };
+            match self.answer(entry, call, arguments).await {
                 Ok(reply) => reply,
-                Err(fault) => Reply::failed(&named(fault, call.names), Face::Rung, call),
+                Err(fault) => Reply {
+                    // That a tool of theirs is not there does not mean that ours is not.
+                    fault: None,
+                    ..Reply::failed(&named(fault, call.names), Face::Rung, call)
+                },
             }
         })
     }
