@@ -14,7 +14,7 @@ use crate::server::Server;
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.catalog_search",
     title: "Search tools",
-    description: "Finds tools of all servers, running or not, by what they do. Gives compact cards, best first; go on with gateway.describe or gateway.invoke and a tool_id.",
+    description: "Finds tools of all servers, running or not, by what they do; best first. Go on with gateway.describe or gateway.invoke and a tool_id.",
     hints: READS,
     operates: false,
     properties: r#"{
@@ -22,7 +22,7 @@ pub(super) const DEFINITION: Definition = Definition {
         "filters": {"type": "object", "properties": {
             "server": {"type": "string"},
             "tags": {"type": "array", "items": {"type": "string"}},
-            "risk_max": {"enum": ["low", "medium", "high"]}}, "additionalProperties": false},
+            "risk_max": {"enum": ["low", "medium", "high"]}}},
         "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
         "include_offline": {"type": "boolean"}}"#,
     required: &[],
@@ -39,7 +39,7 @@ struct Input {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Filters {
     server: Option<String>,
     tags: Vec<String>,

@@ -19,7 +19,7 @@ use crate::sight::Rules;
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.invoke",
     title: "Call a tool",
-    description: "Calls a tool of any server, which is started if need be. A long result is kept whole: read on with rung.read and its handle.",
+    description: "Calls a tool of any server, which starts if need be. A long result is kept whole: read on with rung.read.",
     hints: Hints {
         read_only: false,
         destructive: true,
@@ -29,22 +29,21 @@ pub(super) const DEFINITION: Definition = Definition {
     operates: false,
     properties: r#"{
         "tool_id": {"type": "string", "description": "server::tool"},
-        "arguments": {"type": "object", "description": "As gateway.describe says."},
-        "task": {"type": "object", "description": "Go on as a task, if the tool can; see gateway.tasks_get.", "properties": {
-            "enabled": {"type": "boolean", "default": true},
+        "arguments": {"type": "object"},
+        "task": {"type": "object", "description": "Go on as a task, if the tool can.", "properties": {
+            "enabled": {"type": "boolean"},
             "metadata": {"type": "object"},
-            "ttl": {"type": "integer", "minimum": 1, "maximum": 9007199254740, "description": "seconds"},
-            "poll_interval": {"type": "number", "exclusiveMinimum": 0, "maximum": 9007199254740},
-            "requestor_context": {"type": "object"}}, "additionalProperties": false},
+            "ttl": {"type": "integer", "minimum": 1, "description": "seconds"},
+            "poll_interval": {"type": "number", "exclusiveMinimum": 0},
+            "requestor_context": {"type": "object"}}},
         "options": {"type": "object", "properties": {
             "timeout_ms": {"type": "integer", "minimum": 1000, "maximum": 300000, "default": 30000},
             "max_output_chars": {"type": "integer", "minimum": 100, "maximum": 100000},
-            "redact_secrets": {"type": "boolean"}}, "additionalProperties": false},
-        "trace_context": {"type": "object", "properties": {
-            "traceparent": {"type": "string"}, "tracestate": {"type": "string"}, "baggage": {"type": "string"}}, "additionalProperties": false},
+            "redact_secrets": {"type": "boolean"}}},
+        "trace_context": {"type": "object"},
         "_meta": {"type": "object"},
-        "run_correlation_id": {"type": "string", "minLength": 1, "maxLength": 128},
-        "seat_correlation_id": {"type": "string", "minLength": 1, "maxLength": 128},
+        "run_correlation_id": {"type": "string", "maxLength": 128},
+        "seat_correlation_id": {"type": "string", "maxLength": 128},
         "evidence_label_digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}"#,
     required: &["tool_id"],
     run: |asking| Box::pin(run(asking)),
@@ -212,7 +211,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         arguments,
         meta: input.meta(),
         timeout: options.timeout(),
-        as_task: as_task.map(|wish| wish.ttl.map(|seconds| seconds * 1_000)),
+        as_task: as_task.map(|wish| wish.ttl.map(|seconds| seconds.saturating_mul(1_000))),
         server,
         tool,
     };

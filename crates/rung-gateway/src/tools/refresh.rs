@@ -13,7 +13,7 @@ use crate::work::Work;
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.refresh",
     title: "Reload the configuration",
-    description: "Reads configuration and policy again and looks at new servers. What did not change goes on. Refuses while you have work under way, unless force ends it.",
+    description: "Reads configuration and policy again, and looks at new servers. Refuses while you have work under way, unless force ends it.",
     hints: OPERATES,
     operates: true,
     properties: r#"{"source": {"enum": ["claude_config", "custom"]}, "reason": {"type": "string"}, "force": {"type": "boolean"}}"#,

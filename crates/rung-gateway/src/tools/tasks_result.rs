@@ -18,10 +18,7 @@ pub(super) const DEFINITION: Definition = Definition {
     hints: READS,
     operates: false,
     properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"},
-        "options": {"type": "object", "properties": {
-            "timeout_ms": {"type": "integer", "minimum": 1000, "maximum": 300000},
-            "max_output_chars": {"type": "integer", "minimum": 100, "maximum": 100000},
-            "redact_secrets": {"type": "boolean"}}, "additionalProperties": false},
+        "options": {"type": "object", "description": "As gateway.invoke has them."},
         "requestor_context": {"type": "object"}}"#,
     required: &["server_name", "task_id"],
     run: |asking| Box::pin(run(asking)),
