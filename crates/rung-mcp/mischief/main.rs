@@ -258,6 +258,7 @@ fn asked(id: &str, lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>) -> Opti
         }
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         if message["id"] == id {
+            trace("answered");
             return Some(message["result"]["content"].clone());
         }
     }

@@ -1,4 +1,4 @@
-//! Tasks of both eras, and being listened to.
+//! Tasks of both eras, questions of the modern one, and being listened to.
 
 use serde_json::{Value, json};
 
@@ -37,6 +37,20 @@ pub(crate) fn answered(mode: &str, id: &str, request: &Request, looks: &mut usiz
         }
         ("tasks" | "modern-tasks", "tasks/cancel") => {
             answer(id, &state(mode, "cancelled").to_string());
+        }
+        // Asks two things at once, and gives back what it is answered.
+        ("modern-asks-both", "tools/call") => {
+            let params: Value =
+                serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
+            let question = json!({"method": "elicitation/create", "params": {"message": "Well?"}});
+            let result = match params.get("inputResponses") {
+                Some(answers) => done(&answers.to_string()),
+                None => {
+                    let both = json!({"one": question, "other": question});
+                    json!({"resultType": "input_required", "inputRequests": both, "requestState": "s"})
+                }
+            };
+            answer(id, &result.to_string());
         }
         ("listens", "resources/subscribe") => {
             answer(id, "{}");

@@ -143,6 +143,8 @@ impl Served<Vec<Contents>> {
                 let mime_type = first.and_then(Value::as_str).map(str::to_owned);
                 (excerpt, mime_type)
             }
+            // Part of some bytes is nothing to read.
+            Kept::Head(text, _) if text.contains("\"blob\"") => (Excerpt::of_head(""), None),
             Kept::Head(text, _) => (Excerpt::of_head(text), None),
         };
         let mut contents = vec![Contents {

@@ -243,6 +243,20 @@ fn of_bytes_that_do_not_fit_only_the_way_to_them_is_shown() {
         "{text}"
     );
     assert!(contents[0].blob.is_none());
+    let long = LongResult {
+        bytes: result.len() as u64,
+        is_error: false,
+        head: result[..1_000].to_owned(),
+        body: Box::new(std::io::Cursor::new(result)),
+    };
+    let Served::Ours(contents) = read(Given::Long(long), 2_000, Arc::new(Shelf::default())) else {
+        panic!("it does not fit");
+    };
+    let text = contents[0].text.as_deref().unwrap();
+    assert!(
+        text.contains("rung.read") && !text.contains("QUFB"),
+        "{text}"
+    );
 }
 
 #[test]

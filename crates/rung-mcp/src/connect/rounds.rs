@@ -1,8 +1,10 @@
 //! A call from its beginning to its end, where the server asks in between or answers with a task.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use rung_tool::Pending;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json as object};
@@ -298,19 +300,25 @@ impl Connection {
             .delegate
             .clone()
             .unwrap_or_else(|| self.0.delegate.clone());
-        let mut answers = Vec::new();
-        for (key, question) in requests {
+        let mut questions = Vec::new();
+        for (_, question) in &requests {
             let question: Question<'_> = serde_json::from_str(question.get())
                 .map_err(|error| unusable(format!("a question cannot be read: {error}")))?;
-            let asking = delegate.ask(&question.method, question.params);
-            let asked = match how.deadline {
-                Some(deadline) => tokio::time::timeout_at(deadline, asking).await,
-                None => Ok(asking.await),
-            };
-            let late = |_| Error::Late {
-                server: self.name().clone(),
-            };
-            let answer = asked.map_err(late)?.map_err(|why| {
+            questions.push(question);
+        }
+        let asked = questions.iter();
+        let asked = asked.map(|question| delegate.ask(&question.method, question.params));
+        let answering = all(asked.collect());
+        let given = match how.deadline {
+            Some(deadline) => tokio::time::timeout_at(deadline, answering).await,
+            None => Ok(answering.await),
+        };
+        let late = |_| Error::Late {
+            server: self.name().clone(),
+        };
+        let mut answers = Vec::new();
+        for ((key, _), answer) in requests.into_iter().zip(given.map_err(late)?) {
+            let answer = answer.map_err(|why| {
                 unusable(format!("it asks what has no answer here: {}", why.message))
             })?;
             answers.push(format!("{}:{}", Value::from(key), answer.get()));
@@ -519,6 +527,28 @@ impl Drop for Running<'_> {
             let _best_effort = asked.request(ask).await;
         });
     }
+}
+
+/// Waits for all of them at once: whoever can be asked several things together is.
+async fn all<T>(asked: Vec<Pending<'_, T>>) -> Vec<T> {
+    let mut answers: Vec<Option<T>> = asked.iter().map(|_| None).collect();
+    let mut asked: Vec<_> = asked.into_iter().zip(0..).collect();
+    std::future::poll_fn(|context| {
+        asked.retain_mut(|(asking, at)| match asking.as_mut().poll(context) {
+            Poll::Ready(answer) => {
+                answers[*at] = Some(answer);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if asked.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
 }
 
 fn named(id: &str) -> Box<RawValue> {

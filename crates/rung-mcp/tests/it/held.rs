@@ -193,3 +193,41 @@ async fn over_http_a_call_that_asks_twice_is_done_once_and_for_its_caller_alone(
     is_refused(&posted(&connection, &last).await, "not held any more");
     assert_eq!(before.times("tools/call"), 1);
 }
+
+#[tokio::test]
+async fn over_http_a_client_that_hangs_up_ends_what_is_held_for_it() {
+    let before = Before::new("asks-and-hangs");
+    let url = over_http(before.server.clone()).await;
+    let connection = client(&url, None);
+    let first = posted(&connection, &json!({"name": "a"})).await;
+    let second = again(&first, "yes");
+    let waiting = {
+        let (connection, second) = (connection.clone(), second.clone());
+        tokio::spawn(async move { posted(&connection, &second).await })
+    };
+    before.heard("answered").await;
+    let other = posted(&connection, &second).await;
+    is_refused(&other, "waits for this call already");
+    waiting.abort();
+    before.heard("notifications/cancelled").await;
+    assert_eq!(before.times("tools/call"), 1);
+}
+
+/// A modern server asks by its results, as we do: what it asks at once is asked at once.
+#[tokio::test]
+async fn what_a_modern_server_asks_together_is_asked_together() {
+    let before = Before::new("modern-asks-both");
+    let mut stdio = Stdio::open(before.server.clone());
+    let first = stdio.ask("tools/call", modern(json!({"name": "a"}))).await;
+    let asked = &first["result"];
+    let questions = asked["inputRequests"].as_object().unwrap();
+    assert_eq!(questions.len(), 2, "{asked}");
+    let answer = |n: usize| json!({"action": "accept", "content": {"n": n}});
+    let keys = questions.keys().enumerate();
+    let answers: Value = keys.map(|(n, key)| (key.clone(), answer(n))).collect();
+    let state = &asked["requestState"];
+    let again = json!({"name": "a", "requestState": state, "inputResponses": answers});
+    let done = stdio.ask("tools/call", modern(again)).await;
+    let text = json!({"one": answer(0), "other": answer(1)}).to_string();
+    assert_eq!(done["result"]["content"][0]["text"], text, "{done}");
+}
