@@ -43,13 +43,11 @@ pub(crate) fn answered(mode: &str, id: &str, request: &Request, looks: &mut usiz
             let params: Value =
                 serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
             let question = json!({"method": "elicitation/create", "params": {"message": "Well?"}});
-            let result = match params.get("inputResponses") {
-                Some(answers) => done(&answers.to_string()),
-                None => {
-                    let both = json!({"one": question, "other": question});
-                    json!({"resultType": "input_required", "inputRequests": both, "requestState": "s"})
-                }
-            };
+            let both = json!({"one": question, "other": question});
+            let asks =
+                json!({"resultType": "input_required", "inputRequests": both, "requestState": "s"});
+            let answers = params.get("inputResponses");
+            let result = answers.map_or(asks, |answers| done(&answers.to_string()));
             answer(id, &result.to_string());
         }
         ("listens", "resources/subscribe") => {
