@@ -1,7 +1,8 @@
 //! Whoever called, while the call runs: what a tool may tell them and ask of them.
 //!
 //! How it gets there is the wire's business. A tool that asks may be run again from its start with the
-//! answer at hand, so what stands before its first question must be safe to do twice.
+//! answer at hand, so what stands before its first question must be safe to do twice; what is not says so beforehand, and
+//! is held.
 
 use std::fmt;
 

@@ -3,16 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::mischief::{Http, address, command, how, http, stdio};
+use crate::door::{Nowhere, client, offer, over_http};
+use crate::mischief::{Http, command, how, http, stdio};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
-use rung_auth::{Access, Permit};
-use rung_fault::{Code, Fault};
-use rung_ladder::{Budget, Handle};
-use rung_mcp::connect::{Answer, Connection, Options, Silent, Target};
-use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server};
-use rung_tool::{Keep, Resources};
+use rung_mcp::connect::{Answer, Connection, Options, Target};
+use rung_mcp::{Capabilities, Offer, Remote, Server};
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
@@ -225,26 +221,6 @@ fn spans(text: &str) -> Vec<(String, &str)> {
     }
 }
 
-struct Nowhere;
-
-impl Keep for Nowhere {
-    fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
-        Err(Fault::new(Code::StoreFull, "nothing is kept"))
-    }
-}
-
-struct Anybody;
-
-impl Admission for Anybody {
-    fn admit<'a>(&'a self, _: Option<&'a str>) -> rung_tool::Pending<'a, Result<Permit, Denied>> {
-        Box::pin(async { Ok(Permit::local_user(Access::Write)) })
-    }
-
-    fn still_admits(&self, _: &Permit) -> bool {
-        true
-    }
-}
-
 /// Client, our server, a foreign server: arguments and results go all the way and back.
 #[test]
 fn calls_through_a_server_of_ours_keep_every_byte() {
@@ -261,11 +237,7 @@ fn calls_through_a_server_of_ours_keep_every_byte() {
         } else {
             rung_mcp::connect::Era::Legacy
         };
-        let options = Options {
-            era: Some(era),
-            ..Options::new(front)
-        };
-        let connection = Connection::new(address(&door.url), options, Arc::new(Silent));
+        let connection = client(&door.url, era);
         let tools = runtime.block_on(connection.tools(&how())).unwrap();
         let tool = &tools.tools[0];
         // As the foreign server lists it, to the byte.
@@ -322,25 +294,8 @@ fn through(runtime: &Runtime, target: Target) -> Http {
         Arc::new(Nowhere),
     );
     let server = Server::new(Offer {
-        name: "between".to_owned(),
-        title: "Between".to_owned(),
-        version: "0",
-        face: rung_fault::Face::Rung,
-        icon: String::new(),
-        instructions: String::new(),
         tools: Arc::new(remote),
-        resources: Arc::new(Resources(Vec::new())),
-        prompts: None,
-        changes: None,
-        budget: Budget::default(),
-        key: SealKey::new([7; 32]),
-        tasks: None,
+        ..offer()
     });
-    let listener = runtime
-        .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
-        .unwrap();
-    let at = listener.local_addr().unwrap();
-    let config = Config::new(Door::new(at, Vec::new(), Vec::new(), Anybody));
-    runtime.spawn(serve(server, config, listener, std::future::pending()));
-    Http::at(format!("http://{at}/mcp"))
+    Http::at(runtime.block_on(over_http(server)))
 }
