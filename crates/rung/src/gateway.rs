@@ -57,6 +57,18 @@ pub(crate) fn gateway(
     Gateway::new(options, Box::new(setup), results.catalogue(), keep)
 }
 
+/// The names of the servers that the settings and the usual files have.
+pub(crate) fn names(settings: &Settings) -> Result<Vec<String>, Fault> {
+    let places = places(&GatewayFiles::default())?;
+    let approvals = Approvals::read(approvals(settings)?);
+    let variable = |name: &str| std::env::var(name).ok();
+    let loaded = config::load(&places, &variable, &approvals);
+    let of_files = loaded.specs.iter().map(|spec| spec.name.to_string());
+    let own = own(settings)?;
+    let own = own.iter().map(|definition| definition.name.to_string());
+    Ok(own.chain(of_files).collect())
+}
+
 /// Where files are looked for.
 pub(crate) fn places(files: &GatewayFiles) -> Result<Places, Fault> {
     let home = std::env::var_os("HOME").map(PathBuf::from);

@@ -86,6 +86,19 @@ struct OfStream {
 /// Fewer bytes do not hold a reply with all that is said about it.
 const MIN_REPLY_BYTES: usize = 4_000;
 
+/// Whether there is such a thing; else what is wrong, and what to do.
+fn is_known(what: &str, name: &str, known: &[String], hint: &str) -> Result<(), (String, String)> {
+    if known.iter().any(|own| own == name) {
+        return Ok(());
+    }
+    let nearest = rung_fault::nearest(name, known.iter().map(String::as_str));
+    let hint = nearest.map_or_else(
+        || hint.to_owned(),
+        |nearest| format!("did you mean `{nearest}`?"),
+    );
+    Err((format!("no {what} is named {name}"), hint))
+}
+
 impl GrantFile {
     pub(crate) fn read(path: &Path, settings: &Settings) -> Result<Self, Fault> {
         let wrong = |why: String| {
@@ -112,17 +125,22 @@ impl GrantFile {
             });
             names.collect()
         };
-        let databases = file.databases.iter().map(|of| ("databases.", &of.name));
-        let servers = file.servers.iter().map(|of| ("sources.", &of.name));
-        for (table, name) in databases.chain(servers) {
-            let known = named(table);
-            if !known.contains(name) {
-                let nearest = rung_fault::nearest(name, known.iter().map(String::as_str));
-                let fault = wrong(format!("the settings have no {table}{name}"));
-                return Err(match nearest {
-                    Some(nearest) => fault.with_hint(format!("did you mean `{nearest}`?")),
-                    None => fault.with_hint(format!("name it there: [{table}{name}]")),
-                });
+        let databases = named("databases.");
+        for of in &file.databases {
+            let hint = format!("name it in the settings: [databases.{}]", of.name);
+            is_known("database", &of.name, &databases, &hint)
+                .map_err(|why| wrong(why.0).with_hint(why.1))?;
+        }
+        // Whoever reads one database need not know where servers are named.
+        if !file.servers.is_empty() {
+            let servers = crate::gateway::names(settings)?;
+            for of in &file.servers {
+                let hint = format!(
+                    "name it in .mcp.json, or in the settings: [sources.{}]",
+                    of.name
+                );
+                is_known("server", &of.name, &servers, &hint)
+                    .map_err(|why| wrong(why.0).with_hint(why.1))?;
             }
         }
         Ok(file)

@@ -1,0 +1,151 @@
+//! What is measured, and how each is had.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::process::Running;
+
+const SERVER: &str = "@modelcontextprotocol/server-everything@2026.8.31";
+const NPM_PROXY: &str = "mcp-proxy@6.7.19";
+const PYPI: [&str; 2] = ["pmcp==3.0.0", "mcp-proxy==0.13.0"];
+/// 32 bytes.
+const MESSAGE: &str = "a message of thirty-two letters.";
+
+/// How `echo` is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Called {
+    ByName,
+    ByInvoke,
+}
+
+pub struct Target {
+    pub name: &'static str,
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    called: Called,
+    path: Option<&'static str>,
+    ours: bool,
+}
+
+impl Target {
+    pub fn is_http(&self) -> bool {
+        self.path.is_some()
+    }
+
+    pub fn is_direct(&self) -> bool {
+        self.name.starts_with("direct")
+    }
+
+    pub fn is_ours(&self) -> bool {
+        self.ours
+    }
+
+    pub fn call(&self) -> Value {
+        match self.called {
+            Called::ByName => json!({"name": "echo", "arguments": {"message": MESSAGE}}),
+            Called::ByInvoke => {
+                let arguments = json!({"tool_id": "everything::echo", "arguments": {"message": MESSAGE}});
+                json!({"name": "gateway.invoke", "arguments": arguments})
+            }
+        }
+    }
+
+    pub fn start(&self) -> Result<Running> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments.iter().map(|word| word.replace("PORT", &port.to_string())));
+        command.envs(self.environment.iter().map(|(name, value)| (*name, value)));
+        Running::start(&mut command, self.path.map(|path| (port, path)))
+    }
+}
+
+/// Installs what is missing, and names everything there is to measure: the direct way first.
+pub fn all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<Target>> {
+    let installed = here.join("target/peers");
+    std::fs::create_dir_all(&installed)?;
+    npm(&installed, SERVER)?;
+    let everything = installed.join("node_modules/.bin/mcp-server-everything");
+    let config = folder.join("servers.json");
+    let entry = json!({"command": everything, "args": ["stdio"]});
+    std::fs::write(&config, json!({"mcpServers": {"everything": entry}}).to_string())?;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let (home, config) = (text(&folder.join("home")), text(&config));
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let target = |name, program: &Path, arguments: &[&str]| Target {
+        name,
+        program: program.to_owned(),
+        arguments: words(arguments),
+        // Nobody's own servers and policies are read.
+        environment: vec![("HOME", text(folder))],
+        called: Called::ByName,
+        path: None,
+        ours: false,
+    };
+    let ours = |name, arguments: &[&str], path| Target {
+        called: Called::ByInvoke,
+        path,
+        ours: true,
+        ..target(name, rung, arguments)
+    };
+    let mut targets = vec![
+        target("direct, stdio", &everything, &["stdio"]),
+        ours("rung, stdio", &["--home", &home, "gateway", "--config", &config], None),
+        ours(
+            "rung, HTTP",
+            &["--home", &home, "--set", "gateway.open_to=anybody", "gateway", "--config", &config, "--transport", "http", "--port", "PORT"],
+            Some("/mcp"),
+        ),
+    ];
+    if !peers {
+        return Ok(targets);
+    }
+    npm(&installed, NPM_PROXY)?;
+    let venv = installed.join("venv");
+    if !venv.join("bin/pmcp").exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+        run(Command::new(venv.join("bin/pip")).args(["install", "--quiet", "--disable-pip-version-check"]).args(PYPI))?;
+    }
+    let pmcp = venv.join("bin/pmcp");
+    let lock = text(folder);
+    let quiet = ["--config", &config, "--lock-dir", &lock, "--log-level", "error"];
+    let everything = text(&everything);
+    targets.push(Target {
+        called: Called::ByInvoke,
+        ..target("pmcp 3.0.0, stdio", &pmcp, &quiet)
+    });
+    let http = [&quiet[..], &["--transport", "http", "--port", "PORT"]].concat();
+    targets.push(Target {
+        called: Called::ByInvoke,
+        path: Some("/mcp"),
+        ..target("pmcp 3.0.0, HTTP", &pmcp, &http)
+    });
+    targets.push(Target {
+        path: Some("/mcp"),
+        ..target("mcp-proxy 0.13 (PyPI), HTTP", &venv.join("bin/mcp-proxy"), &["--port", "PORT", "--pass-environment", &everything, "stdio"])
+    });
+    targets.push(Target {
+        path: Some("/mcp"),
+        ..target("mcp-proxy 6.7 (npm), HTTP", &installed.join("node_modules/.bin/mcp-proxy"), &["--port", "PORT", "--shell", &everything, "stdio"])
+    });
+    Ok(targets)
+}
+
+fn npm(folder: &Path, package: &str) -> Result<()> {
+    let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
+    if folder.join("node_modules").join(name).exists() {
+        return Ok(());
+    }
+    let flags = ["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--prefix"];
+    run(Command::new("npm").args(flags).arg(folder).arg(package))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
+}
