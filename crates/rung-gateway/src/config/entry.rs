@@ -370,5 +370,8 @@ fn is_ourselves(program: &str, args: &[String]) -> bool {
     let first = args.iter().find(|arg| {
         !arg.starts_with('-') && !matches!(arg.as_str(), "run" | "tool" | "dlx" | "exec")
     });
-    ours(program) || runs_others && first.is_some_and(named)
+    // What this program has beside the gateway never leads back to it.
+    let beside = |arg: &String| matches!(arg.as_str(), "db" | "pdpp" | "--conformance");
+    let other = program == "rung" && args.iter().any(beside);
+    ours(program) && !other || runs_others && first.is_some_and(named)
 }
