@@ -221,7 +221,7 @@ fn call(
             let answered = texts.find(|line| line.contains("\"q1\""));
             answer(id, &done(&answered.unwrap_or_default()));
         }
-        "asks-twice" | "asks-and-hangs" => {
+        "asks-twice" | "asks-and-hangs" | "asks-and-dies" => {
             if let Some(said) = asked_twice(mode, request, lines) {
                 answer(id, &done(&said));
             }
@@ -230,7 +230,7 @@ fn call(
     }
 }
 
-/// Asks twice, and says in between how far it has come. Told to hang, it never ends.
+/// Asks twice, and says in between how far it has come. Told to hang or to die, it does so there.
 fn asked_twice(
     mode: &str,
     request: &Request,
@@ -238,8 +238,13 @@ fn asked_twice(
 ) -> Option<String> {
     let first = asked("q1", lines)?;
     say_progress(request);
-    if mode == "asks-and-hangs" {
-        return None;
+    match mode {
+        "asks-and-hangs" => return None,
+        "asks-and-dies" => {
+            eprintln!("out of memory");
+            std::process::exit(137);
+        }
+        _ => {}
     }
     let second = asked("q2", lines)?;
     Some(format!("{first} {second}"))

@@ -231,3 +231,18 @@ async fn what_a_modern_server_asks_together_is_asked_together() {
     let text = json!({"one": answer(0), "other": answer(1)}).to_string();
     assert_eq!(done["result"]["content"][0]["text"], text, "{done}");
 }
+
+#[tokio::test]
+async fn a_server_that_dies_while_its_call_is_held_is_told_of_with_its_last_words() {
+    let before = Before::new("asks-and-dies");
+    let mut stdio = Stdio::open(before.server.clone());
+    let first = stdio.ask("tools/call", modern(json!({"name": "a"}))).await;
+    let second = stdio.ask("tools/call", modern(again(&first, "yes"))).await;
+    let result = &second["result"];
+    assert_eq!(result["isError"], true, "{second}");
+    let error = &result["structuredContent"]["error"];
+    assert_eq!(error["code"], "outcome_unknown", "{second}");
+    let said = error["message"].as_str().unwrap();
+    assert!(said.contains("out of memory"), "{second}");
+    assert_eq!(before.times("tools/call"), 1);
+}
