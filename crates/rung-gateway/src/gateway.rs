@@ -145,7 +145,6 @@ impl Gateway {
             catalogue: Catalogue::new(records),
             changes: Changes::default(),
             opening: options.opening,
-            count_tokens: options.count_tokens,
             surface: options.surface,
             generation: AtomicU64::new(0),
         });
@@ -271,7 +270,7 @@ impl Gateway {
                 let Ok(_place) = places.acquire().await else {
                     return;
                 };
-                let _what_went_wrong_is_noted = server.open_to_look().await;
+                server.be_seen().await;
             })
         };
         servers.into_iter().map(look).collect()

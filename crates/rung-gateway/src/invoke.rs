@@ -185,6 +185,7 @@ impl Gateway {
             meta: order.meta.clone(),
             ..How::default()
         };
+        instance.log_from(call.peer.log_level()).await;
         let tool = &order.tool.tool;
         let connection = instance.connection.clone();
         let Some(ttl) = order.as_task else {

@@ -55,8 +55,8 @@ pub(crate) struct Known {
     pub(crate) repeatable: bool,
     /// Whether it can be a task: `optional` or `required`.
     pub(crate) tasks: Option<String>,
-    /// Tokens of its definition.
-    pub(crate) tokens: u32,
+    /// Tokens of its definition, once they were counted.
+    tokens: OnceLock<u32>,
     schema: OnceLock<Result<Schema, String>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Known {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     about: About,
-    tools: Vec<(Arc<RawValue>, u32)>,
+    tools: Vec<(Arc<RawValue>, Option<u32>)>,
     resources: Vec<Arc<RawValue>>,
     templates: Vec<Arc<RawValue>>,
     prompts: Vec<Arc<RawValue>>,
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
 }
 
 impl Known {
-    pub(crate) fn new(tool: Tool, tokens: u32) -> Self {
+    pub(crate) fn new(tool: Tool, tokens: Option<u32>) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Says {
@@ -95,10 +95,23 @@ impl Known {
             tasks: supports
                 .filter(|support| matches!(*support, "optional" | "required"))
                 .map(str::to_owned),
-            tokens,
+            tokens: tokens.map(OnceLock::from).unwrap_or_default(),
             schema: OnceLock::new(),
             tool,
         }
+    }
+
+    /// Tokens of its definition. They are counted once, and kept: whoever counts needs a vocabulary that takes more room than
+    /// all the rest.
+    pub(crate) fn tokens(&self, count: fn(&str) -> usize) -> u32 {
+        *self.tokens.get_or_init(|| {
+            let tokens = count(self.tool.listed.get());
+            u32::try_from(tokens).unwrap_or(u32::MAX)
+        })
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.tokens.get().is_some()
     }
 
     /// Its schema, made ready when it is first needed.
@@ -121,7 +134,7 @@ impl Seen {
         Kept {
             about: self.about.clone(),
             tools: tools
-                .map(|known| (known.tool.listed.clone(), known.tokens))
+                .map(|known| (known.tool.listed.clone(), known.tokens.get().copied()))
                 .collect(),
             resources: self.resources.clone(),
             templates: self.templates.clone(),

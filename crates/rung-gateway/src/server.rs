@@ -13,7 +13,7 @@ use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options};
 use rung_mcp::{Capabilities, Wanted};
-use rung_tool::{Ask, Call, Change, Conversation, Watcher, WeakConversation};
+use rung_tool::{Ask, Call, Change, Conversation, Level, Watcher, WeakConversation};
 use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -31,8 +31,6 @@ pub(crate) struct Common {
     pub(crate) changes: rung_tool::Changes,
     /// How long a server may take to start.
     pub(crate) opening: Duration,
-    /// How many tokens a text has.
-    pub(crate) count_tokens: fn(&str) -> usize,
     /// How servers are shown.
     pub(crate) surface: Surface,
     /// Grows whenever something else is known of any server.
@@ -95,6 +93,8 @@ pub(crate) struct Instance {
     /// What was agreed on when its lists were last read.
     looked: Mutex<Option<Arc<RawValue>>>,
     stale: AtomicBool,
+    /// The level from which its log was asked for, where that was below the usual one.
+    logs_from: Mutex<Option<Level>>,
 }
 
 /// That a resource is listened to, by so many.
@@ -120,6 +120,8 @@ pub(crate) struct Server {
     trouble: Mutex<Option<Trouble>>,
     /// Another server has its name now.
     retired: AtomicBool,
+    /// Somebody has it looked at for the first time.
+    awaited: AtomicBool,
 }
 
 /// How it last failed.
@@ -188,6 +190,7 @@ impl Server {
             looking: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
             retired: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
         })
     }
 
@@ -203,6 +206,19 @@ impl Server {
         let kept = self.common.catalogue.read(&self.definition)?;
         let mut slot = self.seen.write();
         Some(slot.get_or_insert_with(|| Arc::new(kept)).clone())
+    }
+
+    /// Tokens of all its definitions, counted where they were not, and kept.
+    pub(crate) fn definition_tokens(&self, count: fn(&str) -> usize) -> Option<u64> {
+        let seen = self.seen()?;
+        let tokens = seen
+            .tools
+            .iter()
+            .map(|known| u64::from(known.tokens(count)));
+        let tokens = tokens.sum();
+        let _counted_again_where_it_cannot_be_kept =
+            self.common.catalogue.put(&self.definition, &seen, None);
+        Some(tokens)
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -294,8 +310,18 @@ impl Server {
         self.open_for(whose, can).await
     }
 
-    /// One for nobody in particular, to see what it offers.
-    pub(crate) async fn open_to_look(self: &Arc<Self>) -> Result<InUse, Fault> {
+    /// Starts one for nobody in particular, to see what it offers; unless somebody does already, or did in vain a moment ago.
+    pub(crate) async fn be_seen(self: &Arc<Self>) {
+        const AGAIN_MS: u64 = 30_000;
+        let failed = self.trouble.lock().as_ref().map(|trouble| trouble.at_ms);
+        let lately = failed.is_some_and(|at_ms| at_ms + AGAIN_MS > crate::now_ms());
+        if !lately && !self.awaited.swap(true, Ordering::AcqRel) {
+            let _what_went_wrong_is_noted = self.open_to_look().await;
+            self.awaited.store(false, Ordering::Release);
+        }
+    }
+
+    async fn open_to_look(self: &Arc<Self>) -> Result<InUse, Fault> {
         let can = Capabilities {
             roots: false,
             ..Capabilities::ALL
@@ -349,6 +375,7 @@ impl Server {
                 watched: Mutex::default(),
                 looked: Mutex::default(),
                 stale: AtomicBool::new(false),
+                logs_from: Mutex::default(),
             })
         });
         // Counted before anybody else can look whether it is used.
@@ -412,13 +439,8 @@ impl Server {
         let before = self.seen();
         let known = |tool: rung_mcp::connect::Tool| {
             let old = before.as_ref().and_then(|seen| seen.tool(&tool.name));
-            match old.filter(|old| old.tool.listed.get() == tool.listed.get()) {
-                Some(old) => old.clone(),
-                None => {
-                    let tokens = (self.common.count_tokens)(tool.listed.get());
-                    Arc::new(Known::new(tool, u32::try_from(tokens).unwrap_or(u32::MAX)))
-                }
-            }
+            let same = old.filter(|old| old.tool.listed.get() == tool.listed.get());
+            same.map_or_else(|| Arc::new(Known::new(tool, None)), Arc::clone)
         };
         let dropped = tools.dropped.into_iter();
         Ok(Seen {
@@ -601,6 +623,19 @@ impl Server {
 }
 
 impl InUse {
+    /// Has its log told from this level on, where somebody wants to hear more than is usual. Whoever wants less is told less of it.
+    pub(crate) async fn log_from(&self, level: Option<Level>) {
+        let Some(level) = level.filter(|level| *level < Level::Info) else {
+            return;
+        };
+        let asked = std::mem::replace(&mut *self.logs_from.lock(), Some(level));
+        let can = self.connection.agreement();
+        let can = can.is_some_and(|agreed| agreed.capabilities.get("logging").is_some());
+        if can && asked.is_none_or(|asked| level < asked) {
+            let _told_as_before = self.connection.set_log_level(level, How::default()).await;
+        }
+    }
+
     /// Another use of the same one.
     pub(crate) fn share(&self) -> Self {
         self.instance.busy.fetch_add(1, Ordering::AcqRel);

@@ -50,7 +50,6 @@ struct Output<'a> {
     risk_hint: Risk,
     #[serde(skip_serializing_if = "Option::is_none")]
     safety_notes: Option<&'static str>,
-    tokens: u32,
     invoke_template: Value,
 }
 
@@ -99,7 +98,6 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             schema_dialect: schema["$schema"].as_str().unwrap_or(DIALECT),
             risk_hint: known.risk,
             safety_notes: (known.risk == Risk::High).then_some(destroys),
-            tokens: known.tokens,
             invoke_template: template(server.name(), &known),
         })
         .await

@@ -172,9 +172,6 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
         detail: whole.then(|| {
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
             let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());
-            let tokens = |seen: &crate::seen::Seen| {
-                seen.tools.iter().map(|known| u64::from(known.tokens)).sum()
-            };
             let about = seen.as_ref().map(|seen| &seen.about);
             Detail {
                 startup_policy: if server.definition.eager {
@@ -193,7 +190,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
                 server_info: about.map(|about| about.server.clone()),
                 server_capabilities: about.map(|about| about.capabilities.clone()),
                 instructions: about.and_then(|about| about.instructions.clone()),
-                definition_tokens: seen.as_deref().map(tokens),
+                definition_tokens: server.definition_tokens(asking.gateway.0.options.count_tokens),
                 hidden_tools: visible
                     .map(|visible| all - visible)
                     .filter(|hidden| *hidden > 0),

@@ -263,6 +263,8 @@ impl Board {
         });
         match delegate.or(waiting.as_ref()) {
             Some(delegate) => delegate.told(method, params),
+            // A line of a log names no request either.
+            None if method == "notifications/message" => self.whoever_asked().told(method, params),
             None => self.delegate.told(method, params),
         }
     }
