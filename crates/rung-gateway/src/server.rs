@@ -211,13 +211,13 @@ impl Server {
     /// Tokens of all its definitions, counted where they were not, and kept.
     pub(crate) fn definition_tokens(&self, count: fn(&str) -> usize) -> Option<u64> {
         let seen = self.seen()?;
-        let tokens = seen
-            .tools
-            .iter()
-            .map(|known| u64::from(known.tokens(count)));
-        let tokens = tokens.sum();
-        let _counted_again_where_it_cannot_be_kept =
-            self.common.catalogue.put(&self.definition, &seen, None);
+        let counted = seen.tools.iter().all(|known| known.is_counted());
+        let tokens = seen.tools.iter().map(|known| known.tokens(count));
+        let tokens = tokens.map(u64::from).sum();
+        if !counted {
+            let _counted_again_where_it_cannot_be_kept =
+                self.common.catalogue.put(&self.definition, &seen, None);
+        }
         Some(tokens)
     }
 
