@@ -267,8 +267,27 @@ impl Reply {
     }
 
     /// Its bytes, as it will be sent.
+    ///
+    /// Reckoned and not written, since a reply is measured more often than it is sent.
     pub fn bytes(&self) -> usize {
-        json_bytes(self, Measure::Bare)
+        if let Some(relayed) = &self.relayed {
+            return relayed.get().len();
+        }
+        let block = |block: &Block| match block {
+            Block::Text { text } => r#"{"type":"text","text":}"#.len() + json_string_bytes(text),
+            other => json_bytes(other, Measure::Bare),
+        };
+        let commas = self.content.len().saturating_sub(1);
+        let content = self.content.iter().map(block).sum::<usize>() + commas;
+        let structured = self.structured_content.as_ref().map_or(0, |written| {
+            r#","structuredContent":"#.len() + written.get().len()
+        });
+        let failed = if self.is_error {
+            r#","isError":true"#.len()
+        } else {
+            0
+        };
+        r#"{"content":[]}"#.len() + content + structured + failed
     }
 
     fn bytes_without_text(&self) -> usize {

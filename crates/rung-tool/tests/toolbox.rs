@@ -345,6 +345,7 @@ proptest! {
         let call = Call { budget, rendering, ..reader() };
         let reply = run(&toolbox, &call, "test.rows", json!({}));
         prop_assert!(written(&reply) <= max_bytes, "{} > {max_bytes}", written(&reply));
+        prop_assert_eq!(reply.bytes(), written(&reply));
         if reply.is_error {
             prop_assert!(max_bytes < 4_000, "{}", reply.text());
             prop_assert!(reply.text().starts_with("Error budget_too_small"), "{}", reply.text());

@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use super::ask::Ask;
 use super::filter::filter_pairs;
 use super::id::check_name;
+use super::json::Json;
 use super::refusal::Refusal;
-use super::text::{quoted, scalar};
+use super::text::{json_text, quoted, scalar};
 use super::{Asking, Definition, read_input};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -90,9 +91,10 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             Some(limit) => ask.without("limit").with("limit", Some(limit)),
         };
         let answer = asking.provider.read(&ask).await?;
-        let groups = answer.body["groups"].as_array().map_or(0, Vec::len);
-        let text = words(&input, &answer.body, !asking.call.rendering.structured);
-        let structured = asking.structured(&answer.body, None, answer.request_id.as_deref());
+        let body = answer.body()?;
+        let groups = body["groups"].as_array().map_or(0, <[_]>::len);
+        let text = words(&input, &body, !asking.call.rendering.structured);
+        let structured = asking.structured(&body, None, answer.request_id.as_deref());
         let reply = asking.reply(text, &structured, &[]);
         if reply.bytes() <= asking.usual_bytes() {
             return Ok(reply);
@@ -111,7 +113,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
 }
 
 /// An aggregation in words.
-fn words(input: &Input, body: &Value, alone: bool) -> String {
+fn words(input: &Input, body: &Json<'_>, alone: bool) -> String {
     // Where there is nothing but words, they say it all.
     let most = if alone { usize::MAX } else { MAX_GROUPS };
     let envelope = if alone {
@@ -131,7 +133,7 @@ fn words(input: &Input, body: &Value, alone: bool) -> String {
     ];
     for (name, value) in grouped {
         if let Some(value) = value {
-            let _ = write!(text, " {name}={}", scalar(&json!(value)));
+            let _ = write!(text, " {name}={}", json_text(value));
         }
     }
     let data = if body["data"].is_object() {
@@ -152,7 +154,7 @@ fn words(input: &Input, body: &Value, alone: bool) -> String {
     }
     let shown = groups.iter().take(most).map(|group| {
         let key = match &group["key"] {
-            Value::String(key) => quoted(key, KEY_CHARS),
+            Json::String(key) => quoted(key, KEY_CHARS),
             key => scalar(key),
         };
         let count = group.get("count").or(group.get("value"));

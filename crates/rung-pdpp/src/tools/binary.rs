@@ -2,21 +2,27 @@
 
 use serde_json::{Map, Value, json};
 
+use super::json::{Json, Members};
+
 /// Code points from which on a text may be bytes in base64.
 const MIN_BASE64: usize = 256;
 
 /// What a member that holds bytes says of them; `None` where it holds none.
-pub(super) fn described(value: &Value) -> Option<Map<String, Value>> {
+pub(super) fn described(value: &Json<'_>) -> Option<Map<String, Value>> {
     let mut told = Map::new();
-    told.insert("binary_field".to_owned(), json!(true));
-    told.insert("text_like".to_owned(), json!(false));
-    told.insert("preview_status".to_owned(), json!("binary-only"));
+    let mut begin = || {
+        told.insert("binary_field".to_owned(), json!(true));
+        told.insert("text_like".to_owned(), json!(false));
+        told.insert("preview_status".to_owned(), json!("binary-only"));
+    };
     match value {
-        Value::String(text) if is_base64(text) => {
+        Json::String(text) if is_base64(text) => {
+            begin();
             told.insert("encoding".to_owned(), json!("base64"));
             told.insert("size_chars".to_owned(), json!(text.len()));
         }
-        Value::Object(members) if is_reference(members) => {
+        Json::Object(members) if is_reference(members) => {
+            begin();
             for (known, names) in [
                 ("blob_id", ["blob_id", "blobId", ""]),
                 ("fetch_url", ["fetch_url", "fetchUrl", "url"]),
@@ -26,7 +32,7 @@ pub(super) fn described(value: &Value) -> Option<Map<String, Value>> {
             ] {
                 let found = names.iter().find_map(|name| members.get(*name));
                 if let Some(found) = found.filter(|found| found.is_string() || found.is_number()) {
-                    told.insert(known.to_owned(), found.clone());
+                    told.insert(known.to_owned(), found.to_value());
                 }
             }
         }
@@ -36,8 +42,8 @@ pub(super) fn described(value: &Value) -> Option<Map<String, Value>> {
 }
 
 /// Whether an object refers to bytes that are kept elsewhere.
-fn is_reference(members: &Map<String, Value>) -> bool {
-    let has = |names: &[&str]| names.iter().any(|name| members.contains_key(*name));
+fn is_reference(members: &Members<'_>) -> bool {
+    let has = |names: &[&str]| names.iter().any(|name| members.contains(name));
     let mime = has(&["mime_type", "mimeType", "content_type", "contentType"]);
     let place = has(&[
         "fetch_url",
@@ -81,8 +87,9 @@ mod tests {
         assert!(!is_base64(&bytes[..252]));
         assert!(!is_base64(&"a".repeat(400)), "one letter is no data");
         assert!(!is_base64(&"some words ".repeat(40)));
-        assert!(described(&json!({"id": "x", "name": "y"})).is_none());
-        let blob = described(&json!({"blob_id": "b1", "mime_type": "image/png", "size": 7}));
+        assert!(described(&json!({"id": "x", "name": "y"}).into()).is_none());
+        let blob = json!({"blob_id": "b1", "mime_type": "image/png", "size": 7});
+        let blob = described(&Json::from(blob));
         assert_eq!(
             Value::Object(blob.unwrap()),
             json!({

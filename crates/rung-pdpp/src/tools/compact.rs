@@ -1,7 +1,6 @@
 //! The compact form of a schema: for each field what can be done with it, in as few letters as say it.
 
-use serde_json::{Map, Value, json};
-
+use super::json::{Json, Members};
 use super::text::inline;
 
 /// What is kept of a stream.
@@ -36,38 +35,44 @@ const KEPT_OF_RELATION: [&str; 11] = [
 ];
 
 /// The compact form of a whole schema, as providers that know it give it.
-pub(super) fn compact(mut document: Value) -> Value {
+pub(super) fn compact(mut document: Json<'_>) -> Json<'_> {
     let mut count = 0;
-    if let Some(connectors) = document.get_mut("connectors").and_then(Value::as_array_mut) {
-        for connector in connectors.iter_mut().filter(|one| one.is_object()) {
-            let rows = connector["streams"].as_array().cloned().unwrap_or_default();
+    if let Some(connectors) = document.get_mut("connectors").and_then(Json::as_array_mut) {
+        for connector in connectors.iter_mut().filter_map(Json::as_object_mut) {
+            let rows = connector.get("streams").and_then(Json::as_array);
+            let mut rows: Vec<Json<'_>> = rows
+                .unwrap_or_default()
+                .iter()
+                .map(compact_stream)
+                .collect();
             count += rows.len();
-            let mut rows: Vec<Value> = rows.iter().map(compact_stream).collect();
             lift_connections(connector, &mut rows);
-            connector["streams"] = rows.into();
+            connector.insert("streams", rows);
         }
         if let Some(members) = document.as_object_mut() {
-            members.shift_remove("streams");
+            members.remove("streams");
         }
-    } else if let Some(rows) = document.get_mut("streams").and_then(Value::as_array_mut) {
+    } else if let Some(rows) = document.get_mut("streams").and_then(Json::as_array_mut) {
         count = rows.len();
         for row in rows.iter_mut().filter(|row| row.is_object()) {
             *row = compact_stream(row);
         }
     }
-    let connectors = document["connectors"].as_array().map_or(0, Vec::len);
-    document["connector_count"] = json!(connectors);
-    document["stream_count"] = json!(count);
-    document["detail"] = json!("compact");
+    let connectors = document["connectors"].as_array().map_or(0, <[_]>::len);
+    if let Some(members) = document.as_object_mut() {
+        members.insert("connector_count", connectors);
+        members.insert("stream_count", count);
+        members.insert("detail", "compact");
+    }
     document
 }
 
-fn compact_stream(row: &Value) -> Value {
-    let pick = |from: &Value, names: &[&str]| {
-        let mut kept = Map::new();
+fn compact_stream<'a>(row: &Json<'a>) -> Json<'a> {
+    let pick = |from: &Json<'a>, names: &[&'static str]| {
+        let mut kept = Members::default();
         for name in names {
-            if let Some(value) = from.get(*name) {
-                kept.insert((*name).to_owned(), value.clone());
+            if let Some(value) = from.get(name) {
+                kept.insert(*name, value.clone());
             }
         }
         kept
@@ -76,29 +81,26 @@ fn compact_stream(row: &Value) -> Value {
     if let Some(fields) = row["field_capabilities"].as_object() {
         let flags = fields
             .iter()
-            .map(|(name, able)| (name.clone(), json!(flags(able))));
-        kept.insert(
-            "field_capabilities".to_owned(),
-            Value::Object(flags.collect()),
-        );
+            .map(|(name, able)| (name.to_owned().into(), Json::String(flags(able).into())));
+        kept.insert("field_capabilities", Json::Object(flags.collect()));
     }
     if let Some(relations) = row["expand_capabilities"].as_array()
         && !relations.is_empty()
     {
         let relations = relations
             .iter()
-            .map(|one| Value::Object(pick(one, &KEPT_OF_RELATION)));
-        kept.insert("expand_capabilities".to_owned(), relations.collect());
+            .map(|one| Json::Object(pick(one, &KEPT_OF_RELATION)));
+        kept.insert("expand_capabilities", relations.collect::<Vec<_>>());
     }
     if let Some(connections) = row.get("granted_connections") {
-        kept.insert("granted_connections".to_owned(), connections.clone());
+        kept.insert("granted_connections", connections.clone());
     }
-    Value::Object(kept)
+    Json::Object(kept)
 }
 
 /// Says once for a connector which connections most of its streams are of.
-fn lift_connections(connector: &mut Value, rows: &mut [Value]) {
-    let mut sets: Vec<(&Value, usize)> = Vec::new();
+fn lift_connections<'a>(connector: &mut Members<'a>, rows: &mut [Json<'a>]) {
+    let mut sets: Vec<(&Json<'_>, usize)> = Vec::new();
     for set in rows.iter().filter_map(|row| row.get("granted_connections")) {
         match sets.iter_mut().find(|(known, _)| *known == set) {
             Some((_, count)) => *count += 1,
@@ -109,12 +111,12 @@ fn lift_connections(connector: &mut Value, rows: &mut [Value]) {
         return;
     };
     let common = common.0.clone();
-    for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+    for row in rows.iter_mut().filter_map(Json::as_object_mut) {
         if row.get("granted_connections") == Some(&common) {
-            row.shift_remove("granted_connections");
+            row.remove("granted_connections");
         }
     }
-    connector["granted_connections"] = common;
+    connector.insert("granted_connections", common);
 }
 
 /// The ways to count and sum, in the order in which they are told.
@@ -128,12 +130,12 @@ const KINDS: [&str; 6] = [
 ];
 
 /// What can be done with a field, in as few letters as say it.
-pub(super) fn flags(able: &Value) -> String {
+pub(super) fn flags(able: &Json<'_>) -> String {
     if let Some(text) = able.as_str() {
         return text.to_owned();
     }
     let mut flags = Vec::new();
-    let plain = |value: &Value| inline(value.as_str().unwrap_or_default());
+    let plain = |value: &Json<'_>| inline(value.as_str().unwrap_or_default());
     if able["type"].is_string() {
         flags.push(format!("t={}", plain(&able["type"])));
     }
@@ -154,14 +156,14 @@ pub(super) fn flags(able: &Value) -> String {
     };
     one("exact_filter", "eq", "eq".to_owned());
     let operators = able["range_filter"]["operators"].as_array();
-    let operators = operators.into_iter().flatten().filter_map(Value::as_str);
+    let operators = operators.into_iter().flatten().filter_map(Json::as_str);
     let operators: Vec<String> = operators.map(inline).collect();
     one("range_filter", "r", format!("r={}", operators.join("|")));
     one("lexical_search", "lex", "lex".to_owned());
     one("semantic_search", "sem", "sem".to_owned());
     let kinds: Vec<&str> = KINDS
         .into_iter()
-        .filter(|kind| able["aggregation"][*kind]["usable"] == true)
+        .filter(|kind| able["aggregation"][kind]["usable"] == true)
         .collect();
     if !kinds.is_empty() {
         flags.push(format!("a={}", kinds.join("|")));

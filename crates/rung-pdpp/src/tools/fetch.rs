@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::filter::expand_limit_pairs;
 use super::id::{RecordId, WindowId, check_name};
+use super::json::{Json, Members};
 use super::ladder::{Known, Ladder, Shown};
 use super::page::preview;
 use super::refusal::Refusal;
@@ -82,9 +83,12 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         .each("expand", &input.expand)
         .and(expand_limit_pairs(input.expand_limit.as_ref())?);
     let answer = asking.provider.read(&ask).await?;
-    let mut record = answer.body;
-    if record.get("object").is_none() && record["data"].get("object").is_some() {
-        record = record["data"].take();
+    let mut record = answer.body()?;
+    if record.get("object").is_none()
+        && let Some(inner) = record.get_mut("data")
+        && inner.get("object").is_some()
+    {
+        record = inner.take();
     }
     let record = projected(record, &input.fields);
     let document = Document::of(&input, id, record, asking.provider.url());
@@ -109,30 +113,30 @@ pub(super) fn with_connection(mut id: RecordId, named: Option<&str>) -> Result<R
 }
 
 /// The record without what was not asked for, whatever the provider made of that.
-fn projected(mut record: Value, fields: &[String]) -> Value {
+fn projected<'a>(mut record: Json<'a>, fields: &[String]) -> Json<'a> {
     if fields.is_empty() {
         return record;
     }
-    if let Some(data) = record.get_mut("data").and_then(Value::as_object_mut) {
-        data.retain(|name, _| fields.contains(name));
+    if let Some(data) = record.get_mut("data").and_then(Json::as_object_mut) {
+        data.retain(|name| fields.iter().any(|field| field == name));
         if let Some(members) = record.as_object_mut() {
-            members.retain(|name, _| {
-                HANDLES.contains(&name.as_str()) || name == "data" || name == "expanded"
-            });
+            members.retain(|name| HANDLES.contains(&name) || name == "data" || name == "expanded");
         }
     } else if let Some(members) = record.as_object_mut() {
-        members.retain(|name, _| {
-            HANDLES.contains(&name.as_str()) || fields.contains(name) || name == "expanded"
+        members.retain(|name| {
+            HANDLES.contains(&name)
+                || fields.iter().any(|field| field == name)
+                || name == "expanded"
         });
     }
     record
 }
 
-struct Document {
+struct Document<'a> {
     id: RecordId,
     /// The id as it was given.
     shown_id: String,
-    record: Value,
+    record: Json<'a>,
     title: String,
     url: String,
     metadata: Map<String, Value>,
@@ -142,18 +146,21 @@ struct Document {
     projected: bool,
 }
 
-impl Document {
-    fn of(input: &Input, id: RecordId, record: Value, provider: &str) -> Self {
+impl<'a> Document<'a> {
+    fn of(input: &Input, id: RecordId, record: Json<'a>, provider: &str) -> Self {
         let own = [&record["data"], &record];
         let named = own
             .iter()
             .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
-        let title = named.map_or_else(|| super::hit::title(&record), |named| cut(named, 200));
+        let title = named.map_or_else(
+            || super::hit::title(&record),
+            |named| cut(named, 200).into_owned(),
+        );
         let found = own.iter().find_map(|place| {
             let name = TEXTS
                 .iter()
                 .find(|name| first_text(place, &[name]).is_some())?;
-            let text = place[*name].as_str()?;
+            let text = place[name].as_str()?;
             (!super::binary::is_base64(text)).then_some((*name, text))
         });
         let (field, text) = match found {
@@ -184,7 +191,7 @@ impl Document {
     fn as_json(&self, max_chars: usize) -> (String, bool) {
         let chars = usize::MAX;
         let data = match &self.record["data"] {
-            Value::Object(data) => json!(ShortFields { data, chars }),
+            Json::Object(data) => json!(ShortFields { data, chars }),
             _ => json!(ShortRow {
                 row: &self.record,
                 known: Known::default(),
@@ -348,7 +355,7 @@ impl Document {
 }
 
 /// What was read along, its texts cut so that it takes no more than `room`; each of its records has an id to read on with.
-fn within(expanded: &Value, room: usize) -> Value {
+fn within(expanded: &Json<'_>, room: usize) -> Value {
     for chars in [usize::MAX, 512, 128, 24] {
         let shown = json!(ShortWithin {
             value: expanded,
@@ -388,7 +395,7 @@ const METADATA_CHARS: usize = 120;
 const MAX_METADATA: usize = 32;
 
 /// Scalars that say whose a record is and of when.
-fn metadata(record: &Value, id: &str, title: &str, url: &str) -> Map<String, Value> {
+fn metadata(record: &Json<'_>, id: &str, title: &str, url: &str) -> Map<String, Value> {
     const OF_DATA: [&str; 5] = [
         "stream",
         "connection_id",
@@ -397,10 +404,10 @@ fn metadata(record: &Value, id: &str, title: &str, url: &str) -> Map<String, Val
         "display_name",
     ];
     let mut told = Map::new();
-    let own = record["metadata"].as_object().into_iter().flatten();
-    let own = own.take(MAX_METADATA);
+    let own = record["metadata"].as_object();
+    let own = own.into_iter().flat_map(Members::iter).take(MAX_METADATA);
     for (name, value) in own.filter(|(_, value)| !value.is_object() && !value.is_array()) {
-        told.insert(name.clone(), shortened(value));
+        told.insert(name.to_owned(), shortened(value));
     }
     for name in HANDLES {
         match record.get(name) {
@@ -423,9 +430,9 @@ fn metadata(record: &Value, id: &str, title: &str, url: &str) -> Map<String, Val
     told
 }
 
-fn shortened(value: &Value) -> Value {
+fn shortened(value: &Json<'_>) -> Value {
     match value {
-        Value::String(text) => json!(cut(text, METADATA_CHARS)),
-        value => value.clone(),
+        Json::String(text) => json!(cut(text, METADATA_CHARS)),
+        value => value.to_value(),
     }
 }

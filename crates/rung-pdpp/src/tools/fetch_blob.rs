@@ -10,7 +10,7 @@ use super::ask::Ask;
 use super::id::check_name;
 use super::provider::Content;
 use super::refusal::Refusal;
-use super::text::scalar;
+use super::text::json_text;
 use super::{Asking, Definition, read_input};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -53,7 +53,10 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     let request_id = said.request_id;
     let (kind, bytes) = match said.content {
         Content::Bytes { kind, bytes } => (kind, bytes),
-        Content::Json(value) => ("application/json".to_owned(), value.to_string().into()),
+        Content::Json(body) => {
+            let written = json_text(&body.read()?);
+            ("application/json".to_owned(), written.into())
+        }
     };
     let place = ask.target();
     let digest = digest_bytes(&bytes);
@@ -63,7 +66,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     });
     let text = format!(
         "blob {} mime_type={kind} size_bytes={} {digest}",
-        scalar(&json!(blob)),
+        json_text(&blob),
         bytes.len()
     );
     let reply = |inlined: Option<Contents>| {

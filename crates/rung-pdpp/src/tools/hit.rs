@@ -1,10 +1,14 @@
 //! A hit of a search, in the form that every reader of results knows.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 use super::ask::encoded;
 use super::id::RecordId;
-use super::ladder::{Known, identity, is_safe};
+use super::json::Json;
+use super::ladder::is_safe;
 use super::text::{cut, first_text, inline, one_line};
 
 /// Code points of a snippet and of an excerpt.
@@ -20,30 +24,34 @@ const MAX_EXCERPTS: usize = 3;
 const MARKS: [&str; 2] = ["<mark>", "</mark>"];
 
 /// A hit, in the form that every reader of results knows.
-pub(super) struct Hit {
+pub(super) struct Hit<'b> {
     /// Its members before the snippet, in the order in which they are written.
-    pub(super) head: Map<String, Value>,
+    head: Vec<(&'static str, Cow<'b, str>)>,
     pub(super) id: Option<RecordId>,
     pub(super) snippet: Option<String>,
     /// Under which name excerpts came, and what they are.
-    pub(super) excerpts: Vec<(&'static str, Vec<Excerpt>)>,
+    excerpts: Vec<(&'static str, Vec<Excerpt<'b>>)>,
 }
 
-pub(super) struct Excerpt {
-    pub(super) field: String,
+pub(super) struct Excerpt<'b> {
+    pub(super) field: &'b str,
     pub(super) text: String,
     pub(super) complete: bool,
-    pub(super) args: Map<String, Value>,
+    /// What else it is read with.
+    further: Vec<(&'static str, &'b Json<'b>)>,
 }
 
-fn plain(text: &str) -> String {
-    MARKS
-        .iter()
-        .fold(text.to_owned(), |text, mark| text.replace(mark, ""))
+fn plain(text: &str) -> Cow<'_, str> {
+    let marked = MARKS.iter().any(|mark| text.contains(mark));
+    if !marked {
+        return text.into();
+    }
+    let unmarked = |text: String, mark: &&str| text.replace(mark, "");
+    MARKS.iter().fold(text.to_owned(), unmarked).into()
 }
 
 /// The part of a text around what was looked for.
-pub(super) fn around(text: &str, q: &str, chars: usize) -> String {
+pub(super) fn around<'t>(text: &'t str, q: &str, chars: usize) -> Cow<'t, str> {
     // What is shown is near the beginning or near a word of the question; nobody looks further.
     let text = one_line(rung_ladder::head(text, MAX_LOOKED_AT));
     if !super::text::is_longer(&text, chars) {
@@ -57,17 +65,20 @@ pub(super) fn around(text: &str, q: &str, chars: usize) -> String {
             .then(|| text[..at].chars().count())
     });
     let start = word.unwrap_or(0).saturating_sub(chars / 3);
-    let shown: String = text.chars().skip(start).collect();
-    let shown = cut(&shown, chars.saturating_sub(2));
+    let from = text
+        .char_indices()
+        .nth(start)
+        .map_or(text.len(), |(at, _)| at);
+    let shown = cut(&text[from..], chars.saturating_sub(2));
     if start > 0 {
-        format!("…{shown}")
+        format!("…{shown}").into()
     } else {
-        shown
+        shown.into_owned().into()
     }
 }
 
-impl Hit {
-    pub(super) fn of(at: usize, hit: &Value, q: &str, provider: &str) -> Self {
+impl<'b> Hit<'b> {
+    pub(super) fn of(at: usize, hit: &'b Json<'b>, q: &str, provider: &str) -> Self {
         let id = hit_id(hit);
         let shown = match &id {
             Some(id) => id.to_string(),
@@ -76,10 +87,11 @@ impl Hit {
                 |text| inline(&cut(text, 400)),
             ),
         };
-        let mut head = Map::new();
-        head.insert("id".to_owned(), json!(shown));
-        head.insert("title".to_owned(), json!(title(hit)));
-        head.insert("url".to_owned(), json!(url(hit, id.as_ref(), provider)));
+        let mut head: Vec<(&str, Cow<'_, str>)> = vec![
+            ("id", shown.into()),
+            ("title", title(hit).into()),
+            ("url", url(hit, id.as_ref(), provider).into()),
+        ];
         for (name, names) in [
             ("stream", &["stream"][..]),
             ("record_key", &["record_key", "record_id"]),
@@ -88,7 +100,7 @@ impl Hit {
             ("display_name", &["display_name"]),
         ] {
             if let Some(text) = first_text(hit, names) {
-                head.insert(name.to_owned(), json!(cut(text, 400)));
+                head.push((name, cut(text, 400)));
             }
         }
         let snippet = hit["snippet"]
@@ -102,11 +114,11 @@ impl Hit {
             ),
             ("evidence_excerpts", &["evidence_excerpts"]),
         ] {
-            let list = names.iter().find_map(|name| hit[*name].as_array());
-            let list: Vec<Excerpt> = list
+            let list = names.iter().find_map(|name| hit[name].as_array());
+            let list: Vec<Excerpt<'_>> = list
                 .into_iter()
                 .flatten()
-                .filter_map(|one| Excerpt::of(one, q, &shown))
+                .filter_map(|one| Excerpt::of(one, q))
                 .take(MAX_EXCERPTS)
                 .collect();
             if !list.is_empty() {
@@ -116,103 +128,186 @@ impl Hit {
         Self {
             head,
             id,
-            snippet: snippet.map(|text| around(&plain(text), q, SNIPPET_CHARS)),
+            snippet: snippet.map(|text| around(&plain(text), q, SNIPPET_CHARS).into_owned()),
             excerpts,
         }
     }
 
-    pub(super) fn shown_id(&self) -> &str {
-        self.head["id"].as_str().unwrap_or_default()
+    /// What stands under one of its names.
+    pub(super) fn label(&self, name: &str) -> Option<&str> {
+        let found = self.head.iter().find(|(own, _)| *own == name);
+        found.map(|(_, text)| &**text)
     }
 
-    pub(super) fn all_excerpts(&self) -> impl Iterator<Item = &Excerpt> {
+    pub(super) fn shown_id(&self) -> &str {
+        self.label("id").unwrap_or_default()
+    }
+
+    pub(super) fn all_excerpts(&self) -> impl Iterator<Item = &Excerpt<'b>> {
         // What was found comes first, under whatever name.
         self.excerpts.iter().flat_map(|(_, list)| list)
     }
 
-    /// Everything that is known of it.
-    pub(super) fn whole(&self) -> Value {
-        let mut hit = self.head.clone();
-        if let Some(snippet) = &self.snippet {
-            hit.insert("snippet".to_owned(), json!(snippet));
+    /// The first excerpt of each field.
+    pub(super) fn first_excerpts(&self) -> Vec<&Excerpt<'b>> {
+        let mut firsts: Vec<&Excerpt<'_>> = Vec::new();
+        for one in self.all_excerpts() {
+            if !firsts.iter().any(|known| known.field == one.field) {
+                firsts.push(one);
+            }
         }
-        for (name, list) in &self.excerpts {
-            let list = list.iter().map(|one| {
-                json!({
-                    "field_path": one.field, "text": one.text, "preview_text": cut(&one.text, BRIEF_CHARS),
-                    "complete": one.complete,
-                    "read": {"tool": "read_record_field", "args": one.args},
-                })
-            });
-            hit.insert((*name).to_owned(), list.collect());
-        }
-        Value::Object(hit)
+        firsts
     }
 
-    /// The same in fewer words: an excerpt that repeats the snippet says only where it is.
-    pub(super) fn brief(&self, q: &str, chars: usize) -> Value {
-        let mut hit = self.head.clone();
-        let snippet = self.snippet.as_deref().map(|text| around(text, q, chars));
-        if let Some(snippet) = &snippet {
-            hit.insert("snippet".to_owned(), json!(snippet));
+    /// How an excerpt of it is read on.
+    pub(super) fn reading<'s>(&'s self, excerpt: &'s Excerpt<'b>) -> Reading<'s> {
+        Reading {
+            id: self.shown_id(),
+            excerpt,
         }
-        let mut list: Vec<Value> = Vec::new();
-        for one in self.all_excerpts() {
-            if list
-                .iter()
-                .any(|known| known["field_path"] == one.field.as_str())
-            {
-                continue;
-            }
-            let mut told = json!({"field_path": one.field});
-            if snippet.is_none() {
-                told["preview_text"] = json!(around(&one.text, q, chars));
-            }
-            if one.complete {
-                told["complete"] = json!(true);
-            }
-            list.push(told);
-        }
-        if !list.is_empty() {
-            hit.insert("evidence_excerpts".to_owned(), list.into());
-        }
-        Value::Object(hit)
     }
 }
 
-impl Excerpt {
-    fn of(one: &Value, q: &str, id: &str) -> Option<Self> {
+/// How an excerpt is read on: with which tool and arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'s> {
+    id: &'s str,
+    excerpt: &'s Excerpt<'s>,
+}
+
+impl Serialize for Reading<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Arguments<'s>(Reading<'s>);
+        impl Serialize for Arguments<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let Reading { id, excerpt } = self.0;
+                let mut told = serializer.serialize_map(None)?;
+                told.serialize_entry("id", id)?;
+                told.serialize_entry("field_path", excerpt.field)?;
+                for (name, value) in &excerpt.further {
+                    told.serialize_entry(name, value)?;
+                }
+                told.end()
+            }
+        }
+        let mut told = serializer.serialize_map(None)?;
+        told.serialize_entry("tool", "read_record_field")?;
+        told.serialize_entry("args", &Arguments(*self))?;
+        told.end()
+    }
+}
+
+/// A hit with everything that is known of it.
+pub(super) struct WholeHit<'s>(pub(super) &'s Hit<'s>);
+
+impl Serialize for WholeHit<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct WholeExcerpt<'s> {
+            field_path: &'s str,
+            text: &'s str,
+            preview_text: Cow<'s, str>,
+            complete: bool,
+            read: Reading<'s>,
+        }
+        let hit = self.0;
+        let mut told = serializer.serialize_map(None)?;
+        for (name, text) in &hit.head {
+            told.serialize_entry(name, text)?;
+        }
+        if let Some(snippet) = &hit.snippet {
+            told.serialize_entry("snippet", snippet)?;
+        }
+        for (name, list) in &hit.excerpts {
+            let each = list.iter().map(|one| WholeExcerpt {
+                field_path: one.field,
+                text: &one.text,
+                preview_text: cut(&one.text, BRIEF_CHARS),
+                complete: one.complete,
+                read: hit.reading(one),
+            });
+            told.serialize_entry(name, &each.collect::<Vec<_>>())?;
+        }
+        told.end()
+    }
+}
+
+/// The same in fewer words: an excerpt that repeats the snippet says only where it is.
+pub(super) struct BriefHit<'s> {
+    pub(super) hit: &'s Hit<'s>,
+    pub(super) q: &'s str,
+    pub(super) chars: usize,
+}
+
+impl Serialize for BriefHit<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct BriefExcerpt<'s> {
+            field_path: &'s str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            preview_text: Option<Cow<'s, str>>,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            complete: bool,
+        }
+        let shown = |text| around(text, self.q, self.chars);
+        let mut told = serializer.serialize_map(None)?;
+        for (name, text) in &self.hit.head {
+            told.serialize_entry(name, text)?;
+        }
+        if let Some(snippet) = &self.hit.snippet {
+            told.serialize_entry("snippet", &shown(snippet))?;
+        }
+        let firsts = self.hit.first_excerpts();
+        let each = firsts.into_iter().map(|one| BriefExcerpt {
+            field_path: one.field,
+            preview_text: self.hit.snippet.is_none().then(|| shown(&one.text)),
+            complete: one.complete,
+        });
+        let list: Vec<BriefExcerpt<'_>> = each.collect();
+        if !list.is_empty() {
+            told.serialize_entry("evidence_excerpts", &list)?;
+        }
+        told.end()
+    }
+}
+
+impl<'b> Excerpt<'b> {
+    fn of(one: &'b Json<'b>, q: &str) -> Option<Self> {
         let field = first_text(one, &["field_path", "field", "path"])?;
-        let field = Some(field).filter(|field| is_safe(field))?.to_owned();
+        let field = Some(field).filter(|field| is_safe(field))?;
         let text = first_text(one, &["text", "preview_text", "snippet"]).unwrap_or_default();
         let complete = match (&one["complete"], &one["truncated"]) {
-            (Value::Bool(complete), _) => *complete,
-            (_, Value::Bool(truncated)) => !truncated,
+            (Json::Bool(complete), _) => *complete,
+            (_, Json::Bool(truncated)) => !truncated,
             _ => false,
         };
-        let mut args = Map::new();
-        args.insert("id".to_owned(), json!(id));
-        args.insert("field_path".to_owned(), json!(field));
+        let mut further = Vec::new();
         for name in ["offset_chars", "limit_chars", "cursor"] {
             let given = [&one["read"]["args"][name], &one["read"][name], &one[name]];
             if let Some(value) = given
                 .into_iter()
                 .find(|value| value.is_u64() || value.is_string())
             {
-                args.insert(name.to_owned(), value.clone());
+                further.push((name, value));
             }
         }
         Some(Self {
             field,
-            text: around(&plain(text), q, SNIPPET_CHARS),
+            text: around(&plain(text), q, SNIPPET_CHARS).into_owned(),
             complete,
-            args,
+            further,
         })
+    }
+
+    /// What it is read with under a name.
+    pub(super) fn given(&self, name: &str) -> Option<&Json<'b>> {
+        let found = self.further.iter().find(|(own, _)| *own == name);
+        found.map(|(_, value)| *value)
     }
 }
 
 /// Which record a hit is.
-fn hit_id(hit: &Value) -> Option<RecordId> {
+fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
     let named = first_text(hit, &["result_id"]).or_else(|| {
         let uri = first_text(hit, &["uri", "resource_uri", "record_uri"])?;
         uri.starts_with("pdpp://record/").then_some(uri)
@@ -222,21 +317,21 @@ fn hit_id(hit: &Value) -> Option<RecordId> {
         id.connection = id.connection.or_else(|| connection.map(str::to_owned));
         return Some(id);
     }
-    let mut row = json!({"stream": hit["stream"], "connection_id": connection});
     let record = first_text(hit, &["record_key", "record_id", "id"])?;
     // Some providers have written the whole id there already.
     if let Ok(mut id) = RecordId::parse(record)
-        && (hit["stream"].is_null() || hit["stream"] == id.stream.as_str())
+        && (hit["stream"].is_null() || hit["stream"] == *id.stream)
     {
         id.connection = id.connection.or_else(|| connection.map(str::to_owned));
         return Some(id);
     }
-    row["id"] = json!(record);
-    identity(&row, Known::default())
+    let stream = first_text(hit, &["stream"])?;
+    let connection = connection.map(str::to_owned);
+    RecordId::new(connection, stream.to_owned(), record.to_owned()).ok()
 }
 
 /// What a hit or a record is called.
-pub(super) fn title(hit: &Value) -> String {
+pub(super) fn title(hit: &Json<'_>) -> String {
     let inner = [
         hit,
         &hit["data"],
@@ -248,7 +343,7 @@ pub(super) fn title(hit: &Value) -> String {
         .iter()
         .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
     if let Some(named) = named {
-        return cut(&one_line(named), 200);
+        return cut(&one_line(named), 200).into_owned();
     }
     let source = [
         "display_name",
@@ -280,7 +375,7 @@ pub(super) fn title(hit: &Value) -> String {
 const MAX_URL_BYTES: usize = 1_024;
 
 /// Where a record can be cited.
-pub(super) fn url(hit: &Value, id: Option<&RecordId>, provider: &str) -> String {
+pub(super) fn url(hit: &Json<'_>, id: Option<&RecordId>, provider: &str) -> String {
     let direct = [hit, &hit["data"]]
         .into_iter()
         .find_map(|place| first_text(place, &["url", "href", "source_url", "permalink"]));

@@ -1,11 +1,12 @@
 //! What is said of fields that are long, cut or no text: which they are, how long, and how to read on.
 
-use rung_ladder::{Binding, CursorKey, Measure, Path, Place, Position, json_bytes, limits};
+use rung_ladder::{Binding, CursorKey, Path, Place, Position, limits};
 use rung_records::digest;
 use serde_json::{Map, Value, json};
 
 use super::binary;
 use super::id::RecordId;
+use super::json::{Json, Members};
 use super::window;
 
 /// A text up to this many code points is never cut.
@@ -47,7 +48,7 @@ pub(super) struct Known<'a> {
 }
 
 /// Which record a row is. Without a name that leads back to it there is nothing to read on with.
-pub(super) fn identity(row: &Value, known: Known<'_>) -> Option<RecordId> {
+pub(super) fn identity(row: &Json<'_>, known: Known<'_>) -> Option<RecordId> {
     let (connection, stream, record) = names(row, known)?;
     RecordId::new(
         connection.map(str::to_owned),
@@ -58,14 +59,14 @@ pub(super) fn identity(row: &Value, known: Known<'_>) -> Option<RecordId> {
 }
 
 /// Whether a row leads back to itself.
-pub(super) fn has_identity(row: &Value, known: Known<'_>) -> bool {
+pub(super) fn has_identity(row: &Json<'_>, known: Known<'_>) -> bool {
     names(row, known).is_some_and(|(connection, stream, record)| {
         RecordId::check(connection, stream, record).is_ok()
     })
 }
 
 /// The connection, the stream and the key of a row.
-fn names<'a>(row: &'a Value, known: Known<'a>) -> Option<(Option<&'a str>, &'a str, &'a str)> {
+fn names<'a>(row: &'a Json<'_>, known: Known<'a>) -> Option<(Option<&'a str>, &'a str, &'a str)> {
     let text = |names: &[&str]| super::text::first_text(row, names);
     let record = text(&["id", "record_id", "record_key", "key"])?;
     let stream = text(&["stream"]).or(known.stream)?;
@@ -74,10 +75,10 @@ fn names<'a>(row: &'a Value, known: Known<'a>) -> Option<(Option<&'a str>, &'a s
 }
 
 /// The fields of a row.
-pub(super) fn fields(row: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    let enveloped = row.get("data").and_then(Value::as_object);
+pub(super) fn fields<'b, 'a>(row: &'b Json<'a>) -> impl Iterator<Item = (&'b str, &'b Json<'a>)> {
+    let enveloped = row.get("data").and_then(Json::as_object);
     let bare = row.as_object().filter(|_| enveloped.is_none());
-    let members = enveloped.or(bare).into_iter().flatten();
+    let members = enveloped.or(bare).into_iter().flat_map(Members::iter);
     members.filter(move |(name, _)| is_field(name, enveloped.is_some()))
 }
 
@@ -177,7 +178,7 @@ impl Ladder<'_> {
     pub(super) fn record(
         self,
         record: &RecordId,
-        row: &Value,
+        row: &Json<'_>,
         cut_to: Option<usize>,
         cut_json: &[String],
     ) -> Option<Value> {
@@ -198,7 +199,7 @@ impl Ladder<'_> {
                 continue;
             }
             match value {
-                Value::String(text) => {
+                Json::String(text) => {
                     let cut = cut_to.filter(|most| is_cut(text, *most));
                     let listed = cut.is_some() || super::text::is_longer(text, LONG_CHARS);
                     if listed && texts.len() < MAX_TEXTS {
@@ -216,13 +217,13 @@ impl Ladder<'_> {
                         }));
                     }
                 }
-                Value::Object(_) | Value::Array(_) => {
-                    let cut = cut_json.contains(name);
+                Json::Object(_) | Json::Array(_) => {
+                    let cut = cut_json.iter().any(|own| own == name);
                     if jsons.len() >= MAX_JSON {
                         if cut {
                             jsons.push(json!({"field_path": name, "preview_status": "truncated"}));
                         }
-                    } else if cut || json_bytes(value, Measure::Bare) > LONG_CHARS {
+                    } else if cut || value.bytes() > LONG_CHARS {
                         jsons.push(json_field(
                             record,
                             name,

@@ -1,53 +1,46 @@
 //! What a provider's list says, wherever it says it: its rows, and how it goes on.
 
-use serde_json::Value;
+use super::json::Json;
 
 /// Where records may be.
 const RECORDS: [&str; 3] = ["/records", "/data", "/data/records"];
 /// Where hits may be.
 const HITS: [&str; 5] = ["/results", "/hits", "/data", "/data/results", "/data/data"];
 
-fn found<'p>(body: &Value, places: &'p [&'static str]) -> Option<&'p &'static str> {
+fn found<'p>(body: &Json<'_>, places: &'p [&'static str]) -> Option<&'p &'static str> {
     places
         .iter()
-        .find(|place| body.pointer(place).is_some_and(Value::is_array))
+        .find(|place| body.at(place).is_some_and(Json::is_array))
 }
 
 /// Where a body has its records.
-pub(super) fn records_at(body: &Value) -> &'static str {
+pub(super) fn records_at(body: &Json<'_>) -> &'static str {
     found(body, &RECORDS).unwrap_or(&"/data")
 }
 
 /// The hits of a search.
-pub(super) fn hits(body: &Value) -> &[Value] {
-    let hits = found(body, &HITS).and_then(|place| body.pointer(place)?.as_array());
-    hits.map_or(&[], Vec::as_slice)
+pub(super) fn hits<'b, 'a>(body: &'b Json<'a>) -> &'b [Json<'a>] {
+    let hits = found(body, &HITS).and_then(|place| body.at(place)?.as_array());
+    hits.unwrap_or_default()
 }
 
-/// Takes the hits out of a body, which is then the envelope alone.
-pub(super) fn take_hits(body: &mut Value) -> Vec<Value> {
-    let Some((parent, name)) = found(body, &HITS).and_then(|place| place.rsplit_once('/')) else {
-        return Vec::new();
-    };
-    let parent = body.pointer_mut(parent).and_then(Value::as_object_mut);
-    match parent.and_then(|parent| parent.shift_remove(name)) {
-        Some(Value::Array(hits)) => hits,
-        _ => Vec::new(),
-    }
+/// Where a body has its hits.
+pub(super) fn hits_at(body: &Json<'_>) -> Option<&'static str> {
+    found(body, &HITS).copied()
 }
 
 /// A member of a body, or of what is told beside it.
-pub(super) fn told<'b>(body: &'b Value, name: &str) -> Option<&'b Value> {
+pub(super) fn told<'b, 'a>(body: &'b Json<'a>, name: &str) -> Option<&'b Json<'a>> {
     let places = [body, &body["meta"], &body["data"]];
     let found = places.into_iter().find_map(|place| place.get(name));
     found.filter(|value| !value.is_null())
 }
 
 /// A cursor as it is passed back: some providers have numbers for them.
-pub(super) fn cursor(value: &Value) -> Option<String> {
+pub(super) fn cursor(value: &Json<'_>) -> Option<String> {
     match value {
-        Value::String(_) => Some(value.to_string()),
-        Value::Number(number) => Some(format!("\"{number}\"")),
+        Json::String(_) => Some(value.to_string()),
+        Json::Number(number) => Some(format!("\"{number}\"")),
         _ => None,
     }
 }

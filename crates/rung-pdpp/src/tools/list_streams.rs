@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::ask::Ask;
 use super::id::check_name;
 use super::refusal::Refusal;
-use super::text::{first_text, scalar};
+use super::text::{first_text, json_text, scalar};
 use super::{Asking, Definition, read_input};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -43,9 +43,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     }
     let ask = Ask::at(&["v1", "streams"]).with("connection_id", input.connection_id.as_deref());
     let answer = asking.provider.read(&ask).await?;
-    let rows = answer.body["data"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
+    let body = answer.body()?;
+    let rows = body["data"].as_array().unwrap_or_default();
     // Where there is nothing but words, they say it all.
     let most = if asking.call.rendering.structured {
         MAX_STREAMS
@@ -61,7 +60,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             ("display_name", &["display_name"]),
         ] {
             if let Some(value) = first_text(row, names) {
-                let _ = write!(text, " {name}={}", scalar(&json!(value)));
+                let _ = write!(text, " {name}={}", json_text(&value));
             }
         }
         if let Some(count) = row["record_count"].as_i64() {
@@ -72,7 +71,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let _ = write!(text, "\nmore_streams={}", rows.len() - most);
     }
     let count = rows.len();
-    let structured = asking.structured(&answer.body, None, answer.request_id.as_deref());
+    let structured = asking.structured(&body, None, answer.request_id.as_deref());
     let reply = asking.reply(text.clone(), &structured, &[]);
     if reply.bytes() <= asking.usual_bytes() {
         return Ok(reply);

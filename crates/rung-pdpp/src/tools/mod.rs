@@ -18,6 +18,7 @@ mod filter;
 pub mod fuzzing;
 mod hit;
 mod id;
+mod json;
 mod ladder;
 mod list;
 mod list_streams;
@@ -322,7 +323,7 @@ impl Asking<'_> {
     fn structured<'s, D>(
         &'s self,
         data: D,
-        further: impl IntoIterator<Item = (&'static str, Value)>,
+        further: impl IntoIterator<Item = (&'static str, Box<RawValue>)>,
         request_id: Option<&'s str>,
     ) -> Structured<'s, D> {
         Structured {
@@ -374,7 +375,7 @@ impl Asking<'_> {
 /// What programs are told.
 struct Structured<'a, D> {
     data: D,
-    further: Vec<(&'static str, Value)>,
+    further: Vec<(&'static str, Box<RawValue>)>,
     provider_url: &'a str,
     request_id: Option<&'a str>,
 }

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::ask::Ask;
-use super::list::take_hits;
 use super::own::{Own, Reader};
 use super::provider::Said;
 use super::refusal::Refusal;
@@ -229,8 +228,9 @@ impl Package {
     fn sorted(&self, told: Vec<Told>) -> Result<Sorted, Refusal> {
         let (mut bodies, mut warnings, mut first) = (Vec::new(), Vec::new(), None);
         for Told { at, said } in told {
-            match said.and_then(super::provider::read) {
-                Ok(answer) => bodies.push((at, answer.body)),
+            let answer = said.and_then(super::provider::read);
+            match answer.and_then(|answer| Ok(answer.body()?.to_value())) {
+                Ok(body) => bodies.push((at, body)),
                 Err(refusal) => {
                     let error = refusal.error();
                     warnings.push(json!({
@@ -334,7 +334,7 @@ impl Package {
         let (bodies, warnings) = self.sorted(self.of_all(asks).await)?;
         let mut rows = Vec::new();
         for (at, mut body) in bodies {
-            for mut row in take_hits(&mut body).into_iter().filter(Value::is_object) {
+            for mut row in taken_rows(&mut body).into_iter().filter(Value::is_object) {
                 row["source"] = self.children[at].tag(row["connection_id"].as_str());
                 rows.push(row);
             }
@@ -399,7 +399,7 @@ impl Package {
         for (at, mut body) in bodies {
             has_more |= body["has_more"] == true;
             recall.push(body["meta"]["recall"].take());
-            each.push((at, take_hits(&mut body).into_iter()));
+            each.push((at, taken_rows(&mut body).into_iter()));
         }
         let mut all = Vec::new();
         let mut seen = HashSet::new();
@@ -458,6 +458,14 @@ impl Package {
             },
             "data": all,
         })
+    }
+}
+
+/// Takes the rows out of a list of ours.
+fn taken_rows(body: &mut Value) -> Vec<Value> {
+    match body["data"].take() {
+        Value::Array(rows) => rows,
+        _ => Vec::new(),
     }
 }
 

@@ -5,13 +5,15 @@
 //! there are fewer records on the page. Names, cursors and short fields are never touched.
 
 use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_char_bytes, json_string_bytes};
-use rung_tool::Reply;
-use serde_json::{Map, Value, json};
+use rung_tool::{Reply, written};
+use serde_json::{Value, json};
 
 use super::binary::is_base64;
 use super::id::{RecordId, WindowId};
+use super::json::{Json, Members};
 use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
 use super::short::{MAX_DEPTH, ShortBody};
+use super::text::json_text;
 use super::{Asking, Structured};
 
 /// Code points of a preview, at most.
@@ -32,17 +34,17 @@ const WORDS_BYTES: usize = 400;
 pub(super) struct Page<'a> {
     pub(super) asking: &'a Asking<'a>,
     /// What the provider said.
-    pub(super) body: Value,
+    pub(super) body: Json<'a>,
     /// Where in it the rows are.
     pub(super) rows: &'static str,
     pub(super) known: Known<'a>,
-    pub(super) request_id: Option<String>,
+    pub(super) request_id: Option<&'a str>,
     /// What the ladder is of.
     pub(super) kind: &'static str,
 }
 
 /// The words for a page, in so many code points, and the parts of fields that they say go on elsewhere.
-pub(super) type Words<'a> = &'a dyn Fn(&Value, &[Value], usize) -> InWords;
+pub(super) type Words<'a> = &'a dyn Fn(&Json<'_>, &[Json<'_>], usize) -> InWords;
 
 /// The words, the parts of fields that they say go on elsewhere, and whether something is cut that they do not name.
 pub(super) type InWords = (String, Vec<WindowId>, bool);
@@ -162,12 +164,12 @@ impl Costs {
 #[derive(Default)]
 struct Longs<'v> {
     /// Each with where its own texts are.
-    records: Vec<(RecordId, &'v Value, std::ops::Range<usize>)>,
+    records: Vec<(RecordId, &'v Json<'v>, std::ops::Range<usize>)>,
     texts: Vec<Long<'v>>,
 }
 
 impl<'v> Longs<'v> {
-    fn of(rows: &'v [Value], known: Known<'_>) -> Self {
+    fn of(rows: &'v [Json<'v>], known: Known<'_>) -> Self {
         let mut longs = Self::default();
         for row in rows {
             longs.take(row, known, 0);
@@ -175,7 +177,7 @@ impl<'v> Longs<'v> {
         longs
     }
 
-    fn take(&mut self, row: &'v Value, known: Known<'_>, depth: usize) {
+    fn take(&mut self, row: &'v Json<'v>, known: Known<'_>, depth: usize) {
         let Some(id) = identity(row, known) else {
             return;
         };
@@ -191,20 +193,20 @@ impl<'v> Longs<'v> {
         }
     }
 
-    fn texts_of(&mut self, field: &'v str, value: &'v Value, nested: bool) {
+    fn texts_of(&mut self, field: &'v str, value: &'v Json<'v>, nested: bool) {
         match value {
-            Value::String(text) if is_cut(text, 0) => self.texts.push(Long {
+            Json::String(text) if is_cut(text, 0) => self.texts.push(Long {
                 field,
                 nested,
                 text,
                 binary: is_base64(text),
             }),
-            Value::Array(items) => {
+            Json::Array(items) => {
                 for item in items {
                     self.texts_of(field, item, true);
                 }
             }
-            Value::Object(members) => {
+            Json::Object(members) => {
                 for member in members.values() {
                     self.texts_of(field, member, true);
                 }
@@ -326,58 +328,58 @@ impl<'v> Longs<'v> {
 }
 
 /// Fields of a row with texts within them that are cut to so many code points.
-pub(super) fn cut_json(row: &Value, known: Known<'_>, chars: usize) -> Vec<String> {
+pub(super) fn cut_json(row: &Json<'_>, known: Known<'_>, chars: usize) -> Vec<String> {
     Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
 /// Whether a row has nothing but short values: nothing to be listed, and no bytes that must not be shown.
-fn is_plain(row: &Value) -> bool {
-    let short = |value: &Value| match value {
-        Value::String(text) => text.len() <= LONG_CHARS && !is_base64(text),
-        Value::Array(_) | Value::Object(_) => false,
+fn is_plain(row: &Json<'_>) -> bool {
+    let short = |value: &Json<'_>| match value {
+        Json::String(text) => text.len() <= LONG_CHARS && !is_base64(text),
+        Json::Array(_) | Json::Object(_) => false,
         _ => true,
     };
     row.get("expanded").is_none() && super::ladder::fields(row).all(|(_, value)| short(value))
 }
 
 /// The texts of a row that may be cut.
-pub(super) fn long_texts<'v>(row: &'v Value, known: Known<'_>) -> Vec<&'v str> {
+pub(super) fn long_texts<'v>(row: &'v Json<'v>, known: Known<'_>) -> Vec<&'v str> {
     let longs = Longs::of(std::slice::from_ref(row), known);
     let texts = longs.texts.into_iter().filter(|long| !long.binary);
     texts.map(|long| long.text).collect()
 }
 
 /// Records within a relation that was read along.
-fn rows_within(value: &Value) -> Vec<&Value> {
+fn rows_within<'b, 'a>(value: &'b Json<'a>) -> Vec<&'b Json<'a>> {
     match value {
-        Value::Array(items) => items.iter().flat_map(rows_within).collect(),
-        Value::Object(members) if members.contains_key("id") => vec![value],
-        Value::Object(members) => members.values().flat_map(rows_within).collect(),
+        Json::Array(items) => items.iter().flat_map(rows_within).collect(),
+        Json::Object(members) if members.contains("id") => vec![value],
+        Json::Object(members) => members.values().flat_map(rows_within).collect(),
         _ => Vec::new(),
     }
 }
 
 /// Bytes that a value takes once its texts and lists are cut, with what is said of each of them.
-fn shrunk_bytes(value: &Value, chars: usize) -> usize {
+fn shrunk_bytes(value: &Json<'_>, chars: usize) -> usize {
     const LISTED_BYTES: usize = 120;
     match value {
-        Value::String(text) if is_cut(text, chars) => {
+        Json::String(text) if is_cut(text, chars) => {
             json_string_bytes(&preview(text, chars)) + LISTED_BYTES
         }
-        Value::Object(members) => {
+        Json::Object(members) => {
             let each =
-                |(name, value): (&String, &Value)| name.len() + 4 + shrunk_list(value, chars);
+                |(name, value): (&str, &Json<'_>)| name.len() + 4 + shrunk_list(value, chars);
             2 + members.iter().map(each).sum::<usize>()
         }
-        value => json_bytes(value, Measure::Bare) + 1,
+        value => value.bytes() + 1,
     }
 }
 
 /// The same of a field, which is cut as a whole where it is a list or an object.
-fn shrunk_list(value: &Value, chars: usize) -> usize {
+fn shrunk_list(value: &Json<'_>, chars: usize) -> usize {
     match value {
-        Value::Array(_) | Value::Object(_) => {
-            let bytes = json_bytes(value, Measure::Bare);
+        Json::Array(_) | Json::Object(_) => {
+            let bytes = value.bytes();
             if bytes > MOST_JSON_BYTES {
                 MOST_JSON_BYTES + 200
             } else {
@@ -439,15 +441,14 @@ impl Page<'_> {
         }
     }
 
-    fn list(&self) -> &[Value] {
-        let rows = self.body.pointer(self.rows).and_then(Value::as_array);
-        rows.map_or(&[], Vec::as_slice)
+    fn list(&self) -> &[Json<'_>] {
+        let rows = self.body.at(self.rows).and_then(Json::as_array);
+        rows.unwrap_or_default()
     }
 
     fn structured<D>(&self, data: D, ladder: Option<Value>) -> Structured<'_, D> {
-        let further = ladder.map(|ladder| ("content_ladder", ladder));
-        self.asking
-            .structured(data, further, self.request_id.as_deref())
+        let further = ladder.map(|ladder| ("content_ladder", written(&ladder)));
+        self.asking.structured(data, further, self.request_id)
     }
 
     /// What the provider said, with texts cut to so many code points.
@@ -466,7 +467,7 @@ impl Page<'_> {
         if !asking.call.rendering.structured {
             return self.in_words(words, budget);
         }
-        let body_bytes = json_bytes(&self.body, Measure::Bare);
+        let body_bytes = self.body.bytes();
         let plain = self.list().iter().all(is_plain);
         // There is nothing to say of texts that are short.
         let rows = if plain { &[] } else { self.list() };
@@ -524,7 +525,7 @@ impl Page<'_> {
         {
             let longs = Longs::of(self.list(), self.known);
             let costs = Costs::of(&longs.texts);
-            let body_bytes = json_bytes(&self.body, Measure::Bare).saturating_sub(longs.bytes());
+            let body_bytes = self.body.bytes().saturating_sub(longs.bytes());
             for manner in MANNERS {
                 let ladder =
                     |chars: usize| longs.ladder(self.kind, chars, self.ladder(), manner.full);
@@ -587,8 +588,10 @@ impl Page<'_> {
         }
         if rows > 1 {
             // What is left of the budget, for records of the size that these have.
-            let shared = json_bytes(&self.body, Measure::Bare)
-                .saturating_sub(json_bytes(&self.list(), Measure::Bare))
+            let shared = self
+                .body
+                .bytes()
+                .saturating_sub(self.body.at(self.rows).map_or(2, Json::bytes))
                 + 1_200;
             let each = smallest.saturating_sub(shared) / rows;
             let try_with = budget.saturating_sub(shared) / each.max(1);
@@ -652,14 +655,14 @@ impl Page<'_> {
     fn leave_out(&mut self, room: usize, chars: usize) -> Value {
         let known = self.known;
         let most_names = OMITTED_NAMES.min(self.asking.usual_bytes() / OMITTED_SHARE);
-        let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) else {
+        let Some(Json::Array(rows)) = self.body.at_mut(self.rows) else {
             return Value::Null;
         };
         let mut names = Vec::new();
         if rows.len() > 1 {
             let all = rows.len();
             let mut taken = 0;
-            let fits = |row: &&Value| {
+            let fits = |row: &&Json<'_>| {
                 taken += shrunk_bytes(row, chars);
                 taken <= room
             };
@@ -675,11 +678,14 @@ impl Page<'_> {
         };
         let id = identity(row, known).map(|id| id.to_string());
         let mut over = shrunk_bytes(row, chars).saturating_sub(room);
-        let mut drop_from = |members: &mut Map<String, Value>, kept: &[&str]| {
+        let mut drop_from = |members: &mut Members<'_>, kept: &[&str]| {
             let mut sizes: Vec<(usize, String)> = members
                 .iter()
-                .filter(|(name, _)| !kept.contains(&name.as_str()))
-                .map(|(name, value)| (shrunk_bytes(value, chars) + name.len() + 4, name.clone()))
+                .filter(|(name, _)| !kept.contains(name))
+                .map(|(name, value)| {
+                    let bytes = shrunk_bytes(value, chars) + name.len() + 4;
+                    (bytes, name.to_owned())
+                })
                 .collect();
             sizes.sort_unstable_by(|one, other| other.cmp(one));
             for (size, name) in sizes {
@@ -687,11 +693,11 @@ impl Page<'_> {
                     break;
                 }
                 over = over.saturating_sub(size);
-                members.shift_remove(&name);
-                names.push(super::text::cut(&name, 64));
+                members.remove(&name);
+                names.push(super::text::cut(&name, 64).into_owned());
             }
         };
-        if let Some(data) = row.get_mut("data").and_then(Value::as_object_mut) {
+        if let Some(data) = row.get_mut("data").and_then(Json::as_object_mut) {
             drop_from(data, &[]);
         }
         if let Some(members) = row.as_object_mut() {
@@ -714,27 +720,28 @@ impl Page<'_> {
     fn cut_lists(&mut self, max_bytes: usize) -> Vec<(RecordId, String, usize)> {
         let known = self.known;
         let mut cut = Vec::new();
-        let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) else {
+        let Some(Json::Array(rows)) = self.body.at_mut(self.rows) else {
             return cut;
         };
         for row in rows {
             let Some(id) = identity(row, known) else {
                 continue;
             };
-            let Some(data) = row.get_mut("data").and_then(Value::as_object_mut) else {
+            let Some(data) = row.get_mut("data").and_then(Json::as_object_mut) else {
                 continue;
             };
             for (name, value) in data
                 .iter_mut()
                 .filter(|(_, value)| value.is_array() || value.is_object())
             {
-                let size = value.to_string().chars().count();
+                let size = json_text(value).chars().count();
                 if size <= max_bytes || super::binary::described(value).is_some() {
                     continue;
                 }
-                if let Ok(fitted) = fit(value, &Path::root(), &Budget::bytes(max_bytes)) {
-                    *value = fitted.value;
-                    cut.push((id.clone(), name.clone(), size));
+                if let Ok(fitted) = fit(&value.to_value(), &Path::root(), &Budget::bytes(max_bytes))
+                {
+                    *value = fitted.value.into();
+                    cut.push((id.clone(), name.to_owned(), size));
                 }
             }
         }
@@ -744,29 +751,29 @@ impl Page<'_> {
     /// Says once what every row says again: by which other name its source is known, and what it is called.
     fn say_once(&mut self) {
         if let Some(body) = self.body.as_object_mut() {
-            body.shift_remove("links");
+            body.remove("links");
         }
-        let mut names = Map::new();
-        if let Some(Value::Array(rows)) = self.body.pointer_mut(self.rows) {
-            for row in rows.iter_mut().filter_map(Value::as_object_mut) {
-                let Some(connection) = row.get("connection_id").and_then(Value::as_str) else {
+        let mut names = Members::default();
+        if let Some(Json::Array(rows)) = self.body.at_mut(self.rows) {
+            for row in rows.iter_mut().filter_map(Json::as_object_mut) {
+                let Some(connection) = row.get("connection_id").and_then(Json::as_str) else {
                     continue;
                 };
                 let connection = connection.to_owned();
-                row.shift_remove("connector_instance_id");
-                if row.get("object").is_some_and(|object| object == "record") {
-                    row.shift_remove("object");
+                row.remove("connector_instance_id");
+                if row.get("object").is_some_and(|object| *object == "record") {
+                    row.remove("object");
                 }
                 let own = row.get("display_name").filter(|name| name.is_string());
                 let known = names.get(&connection);
                 if own.is_some() && (known.is_none() || known == own) {
-                    let name = row.shift_remove("display_name").unwrap_or_default();
+                    let name = row.remove("display_name").unwrap_or_default();
                     names.insert(connection, name);
                 }
             }
         }
         if let (Some(body), false) = (self.body.as_object_mut(), names.is_empty()) {
-            body.insert("display_names".to_owned(), Value::Object(names));
+            body.insert("display_names", Json::Object(names));
         }
     }
 }

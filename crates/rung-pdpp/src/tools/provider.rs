@@ -8,6 +8,7 @@ use rung_fault::{Code, Fault};
 use serde_json::Value;
 
 use super::ask::Ask;
+use super::json::Json;
 use super::own::{Own, Reader};
 use super::package::Package;
 use super::refusal::Refusal;
@@ -32,8 +33,29 @@ pub(super) struct Said {
 /// What it holds, by what it says that it holds.
 #[derive(Debug)]
 pub(super) enum Content {
-    Json(Value),
+    Json(Body),
     Bytes { kind: String, bytes: Bytes },
+}
+
+/// JSON, as it came or as it was made here.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// As it came: whoever wants to know what it says reads it where it lies.
+    Unread(Bytes),
+    Made(Value),
+}
+
+impl Body {
+    pub(super) fn read(&self) -> Result<Json<'_>, Refusal> {
+        match self {
+            Self::Unread(bytes) => serde_json::from_slice(bytes).map_err(|error| {
+                let why =
+                    format!("the provider's answer says that it is JSON, and is not: {error}");
+                Refusal::new(Code::SourceFailed, why)
+            }),
+            Self::Made(value) => Ok(value.into()),
+        }
+    }
 }
 
 impl Said {
@@ -42,7 +64,7 @@ impl Said {
         Self {
             status,
             request_id: None,
-            content: Content::Json(body),
+            content: Content::Json(Body::Made(body)),
         }
     }
 
@@ -65,18 +87,7 @@ impl Said {
                 .into());
         }
         let content = if json {
-            match serde_json::from_slice(&bytes) {
-                Ok(value) => Content::Json(value),
-                Err(_) if status >= 300 => Content::Bytes {
-                    kind: "text that is no JSON".to_owned(),
-                    bytes,
-                },
-                Err(error) => {
-                    let why =
-                        format!("the provider's answer says that it is JSON, and is not: {error}");
-                    return Err(Refusal::new(Code::SourceFailed, why));
-                }
-            }
+            Content::Json(Body::Unread(bytes))
         } else {
             Content::Bytes {
                 kind: rung_ladder::head(&essence, 100).to_owned(),
@@ -95,11 +106,26 @@ impl Said {
     }
 }
 
-/// What was read.
+/// What was asked for.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) body: Value,
+    status: u16,
+    body: Body,
     pub(super) request_id: Option<String>,
+}
+
+impl Answer {
+    /// What it says.
+    pub(super) fn body(&self) -> Result<Json<'_>, Refusal> {
+        let body = self.body.read()?;
+        if body.is_object() || body.is_array() {
+            return Ok(body);
+        }
+        Err(Refusal::new(
+            Code::SourceFailed,
+            format!("the provider answered {} with nothing in it", self.status),
+        ))
+    }
 }
 
 /// Whoever has the records, for one call.
@@ -162,14 +188,11 @@ pub(super) fn read(said: Said) -> Result<Answer, Refusal> {
         return Err(Refusal::of(said));
     }
     match said.content {
-        Content::Json(body) if body.is_object() || body.is_array() => Ok(Answer {
+        Content::Json(body) => Ok(Answer {
+            status: said.status,
             body,
             request_id: said.request_id,
         }),
-        Content::Json(_) => Err(Refusal::new(
-            Code::SourceFailed,
-            format!("the provider answered {} with nothing in it", said.status),
-        )),
         Content::Bytes { kind, .. } => Err(Refusal::new(
             Code::SourceFailed,
             format!(

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use rung_fault::Code;
-use rung_ladder::{Measure, json_bytes};
 use rung_tool::{Pending, Reply};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
@@ -12,12 +11,13 @@ use serde_json::{Map, Value, json};
 use super::ask::Ask;
 use super::filter::{expand_limit_pairs, filter_pairs};
 use super::id::{RecordId, WindowId, check_name};
+use super::json::Json;
 use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
 use super::list::{cursor, records_at, told};
 use super::page::{InWords, Page, TooMany, cut_json, long_texts};
 use super::refusal::Refusal;
 use super::short::{ShortFields, ShortRow, ShortWithin};
-use super::text::{cut, is_longer, json_text, scalar};
+use super::text::{cut, is_longer, json_text};
 use super::{Asking, Definition, read_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -112,16 +112,17 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             Some(limit) => ask.without("limit").with("limit", Some(limit)),
         };
         let answer = asking.provider.read(&ask).await?;
+        let body = answer.body()?;
         let page = Page {
             asking,
-            rows: records_at(&answer.body),
-            body: answer.body,
+            rows: records_at(&body),
+            body,
             known,
-            request_id: answer.request_id,
+            request_id: answer.request_id.as_deref(),
             kind: "record_set",
         };
         let shortened = limit;
-        let words = |body: &Value, rows: &[Value], max_chars: usize| {
+        let words = |body: &Json<'_>, rows: &[Json<'_>], max_chars: usize| {
             let telling = Telling {
                 stream,
                 known,
@@ -167,7 +168,10 @@ async fn check_expand(
         return Ok(());
     };
     let mut listed = false;
-    for (_, row) in super::schema::streams(super::schema::document(&answer.body)) {
+    let Ok(body) = answer.body() else {
+        return Ok(());
+    };
+    for (_, row) in super::schema::streams(super::schema::document(&body)) {
         if row["name"] != stream {
             continue;
         }
@@ -210,7 +214,7 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    fn words(&self, body: &Value, rows: &[Value], max_chars: usize) -> InWords {
+    fn words(&self, body: &Json<'_>, rows: &[Json<'_>], max_chars: usize) -> InWords {
         let mut text = self.heading(body, rows);
         if rows.is_empty() {
             return (text, Vec::new(), false);
@@ -249,8 +253,8 @@ impl Telling<'_> {
         (text, windows, lost)
     }
 
-    fn heading(&self, body: &Value, rows: &[Value]) -> String {
-        let stream = scalar(&json!(self.stream));
+    fn heading(&self, body: &Json<'_>, rows: &[Json<'_>]) -> String {
+        let stream = json_text(&self.stream);
         let mut text = format!("records from stream {stream}: {} record(s).", rows.len());
         if told(body, "has_more").is_some_and(|more| *more == true) {
             text.push_str(" has_more=true.");
@@ -301,7 +305,7 @@ struct Slim<'a> {
 impl Serialize for Slim<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let ShortRow { row, chars, .. } = self.short;
-        let data = row.get("data").and_then(Value::as_object);
+        let data = row.get("data").and_then(Json::as_object);
         let (Some(id), Some(data)) = (self.id, data) else {
             return self.short.serialize(serializer);
         };
@@ -324,7 +328,7 @@ impl Serialize for Slim<'_> {
 }
 
 /// A record in words: its fields, and where those that are cut go on.
-fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told {
+fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> Told {
     let id = identity(row, known);
     let shown_id = id.as_ref().map(ToString::to_string);
     let line = |chars: usize| {
@@ -336,7 +340,7 @@ fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told
         let whole = line(usize::MAX);
         let cut_any = is_longer(&whole, max_chars);
         return Told {
-            line: cut(&whole, max_chars.max(24)),
+            line: cut(&whole, max_chars.max(24)).into_owned(),
             cut: cut_any,
             lost: cut_any,
             windows: Vec::new(),
@@ -357,7 +361,7 @@ fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told
     // The way on is told first, and the texts get what is left.
     let mut named: Vec<&str> = fields(row)
         .filter(|(_, value)| is_long(value))
-        .map(|(name, _)| name.as_str())
+        .map(|(name, _)| name)
         .collect();
     let reserved = way(id, row, 1_000, &named, max_chars).0.chars().count() + 2;
     let room = max_chars.saturating_sub(reserved).max(24);
@@ -368,13 +372,13 @@ fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told
     let lost = is_longer(&told, room);
     if lost {
         // Where the line itself ends early nothing is sure to be there, and everything is named.
-        (told, shown) = (cut(&told, room), 0);
-        named = fields(row).map(|(name, _)| name.as_str()).collect();
+        (told, shown) = (cut(&told, room).into_owned(), 0);
+        named = fields(row).map(|(name, _)| name).collect();
     } else {
         let nested = cut_json(row, known, shown);
         named.retain(|name| {
             let value = row["data"].get(*name).or_else(|| row.get(*name));
-            let text = value.and_then(Value::as_str);
+            let text = value.and_then(Json::as_str);
             text.map_or_else(
                 || nested.iter().any(|own| own == name),
                 |text| is_cut(text, shown),
@@ -399,10 +403,10 @@ fn row_words(at: usize, row: &Value, known: Known<'_>, max_chars: usize) -> Told
 }
 
 /// Whether a field may have to be cut.
-fn is_long(value: &Value) -> bool {
+fn is_long(value: &Json<'_>) -> bool {
     match value {
-        Value::String(text) => is_cut(text, 0) && !super::binary::is_base64(text),
-        Value::Object(_) | Value::Array(_) => json_bytes(value, Measure::Bare) > SHORT_CHARS,
+        Json::String(text) => is_cut(text, 0) && !super::binary::is_base64(text),
+        Json::Object(_) | Json::Array(_) => value.bytes() > SHORT_CHARS,
         _ => false,
     }
 }
@@ -413,14 +417,14 @@ const NAMES_CHARS: usize = 600;
 /// How the first of some fields goes on, and the names of the others.
 fn way(
     id: &RecordId,
-    row: &Value,
+    row: &Json<'_>,
     shown: usize,
     named: &[&str],
     max_chars: usize,
 ) -> (String, WindowId) {
     let field = named.first().copied().unwrap_or_default();
     let value = row["data"].get(field).or_else(|| row.get(field));
-    let text = value.and_then(Value::as_str);
+    let text = value.and_then(Json::as_str);
     let go_on = window(id, field, text.map(|_| shown as u64));
     let mut way = format!("continue id={id} field_path={}", plain_name(field));
     if let Some(text) = text {
@@ -451,7 +455,7 @@ fn plain_name(name: &str) -> String {
     if name.chars().all(plain) {
         return name.to_owned();
     }
-    Value::from(name).to_string()
+    json_text(&name)
 }
 
 /// Whether some texts take no more than so many code points in JSON together, found out without reading them all.

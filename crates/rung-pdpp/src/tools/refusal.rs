@@ -38,8 +38,21 @@ impl Refusal {
     pub(super) fn of(said: Said) -> Self {
         let status = said.status;
         let bare = |message: &str| json!({"type": "rs_error", "code": format!("http_{status}"), "message": message});
-        let mut error = match said.content {
-            Content::Json(Value::Object(mut body)) => match body.shift_remove("error") {
+        let elsewhere = || {
+            bare(
+                "the provider sends its callers to another address, and credentials are not taken along",
+            )
+        };
+        let (body, kind) = match &said.content {
+            // What says that it is JSON may be anything.
+            Content::Json(body) => match body.read() {
+                Ok(body) => (Some(body.to_value()), ""),
+                Err(_) => (None, "text that is no JSON"),
+            },
+            Content::Bytes { kind, .. } => (None, kind.as_str()),
+        };
+        let mut error = match body {
+            Some(Value::Object(mut body)) => match body.shift_remove("error") {
                 Some(Value::Object(error)) => Value::Object(error),
                 Some(Value::String(code)) => {
                     let message = body.get("error_description").or(body.get("message"));
@@ -49,16 +62,10 @@ impl Refusal {
                 Some(_) | None if body.is_empty() => bare("the provider gave no reason"),
                 _ => Value::Object(body),
             },
-            Content::Json(_) => bare("the provider gave no reason"),
-            Content::Bytes { .. } if (300..400).contains(&status) => bare(
-                "the provider sends its callers to another address, and credentials are not taken along",
-            ),
-            Content::Bytes { kind, .. } if kind.is_empty() => {
-                bare("the provider has nothing there, and says no more")
-            }
-            Content::Bytes { kind, .. } => {
-                bare(&format!("the provider answered with {kind}, not JSON"))
-            }
+            Some(_) => bare("the provider gave no reason"),
+            None if (300..400).contains(&status) => elsewhere(),
+            None if kind.is_empty() => bare("the provider has nothing there, and says no more"),
+            None => bare(&format!("the provider answered with {kind}, not JSON")),
         };
         if let (Value::Object(error), Some(id)) = (&mut error, &said.request_id) {
             error

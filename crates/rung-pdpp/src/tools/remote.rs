@@ -13,7 +13,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::ask::Ask;
-use super::provider::{Content, MAX_BYTES, Said};
+use super::json::Json;
+use super::provider::{Body, Content, MAX_BYTES, Said};
 use super::refusal::Refusal;
 use crate::connect::{Cache, Cached, ends_soon, fresh};
 
@@ -185,7 +186,15 @@ fn conceal(said: &mut Said, token: &str) {
         said.request_id = None;
     }
     match &mut said.content {
-        Content::Json(value) => conceal_in(value, &finder, token),
+        Content::Json(body) => {
+            // What cannot be read is not shown either.
+            let read = body.read().ok().filter(|read| is_in(read, &finder));
+            if let Some(read) = read {
+                let mut value = read.to_value();
+                conceal_in(&mut value, &finder, token);
+                *body = Body::Made(value);
+            }
+        }
         Content::Bytes { kind, bytes } => {
             if finder.find(kind.as_bytes()).is_some() {
                 kind.clear();
@@ -194,6 +203,19 @@ fn conceal(said: &mut Said, token: &str) {
                 *bytes = Bytes::new();
             }
         }
+    }
+}
+
+/// Whether the token is somewhere in it.
+fn is_in(json: &Json<'_>, finder: &memchr::memmem::Finder<'_>) -> bool {
+    let holds = |text: &str| finder.find(text.as_bytes()).is_some();
+    match json {
+        Json::String(text) => holds(text),
+        Json::Array(items) => items.iter().any(|item| is_in(item, finder)),
+        Json::Object(members) => members
+            .iter()
+            .any(|(name, member)| holds(name) || is_in(member, finder)),
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
     }
 }
 
@@ -236,11 +258,11 @@ mod tests {
         let id = Some("req-s3cret-token".to_owned());
         let mut said = Said::of(200, "application/json", id, Bytes::from_static(body)).unwrap();
         conceal(&mut said, "s3cret-token");
-        let Content::Json(value) = said.content else {
+        let Content::Json(body) = said.content else {
             panic!("it is JSON");
         };
         assert_eq!(
-            value,
+            body.read().unwrap().to_value(),
             json!({"a": "x [token] y", "[token]": [{"b": "[token]"}]})
         );
         assert_eq!(said.request_id, None);

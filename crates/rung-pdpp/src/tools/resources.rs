@@ -2,7 +2,7 @@
 
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
-use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
+use rung_ladder::{Budget, Path, fit, json_string_bytes};
 use rung_tool::{
     Call, Contents, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
 };
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::id::{Address, RecordId};
+use super::json::{Json, Members};
 use super::ladder::{Known, Ladder};
 use super::page::cut_json;
 use super::refusal::Refusal;
@@ -130,7 +131,10 @@ impl ResourceSource for Tools {
             let Ok(answer) = asking.provider.read(&ask).await else {
                 return Ok(Some(Vec::new().into()));
             };
-            let document = super::schema::document(&answer.body);
+            let Ok(body) = answer.body() else {
+                return Ok(Some(Vec::new().into()));
+            };
+            let document = super::schema::document(&body);
             let names = super::schema::streams(document);
             let mut names: Vec<String> = names
                 .iter()
@@ -169,7 +173,7 @@ async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Conten
         .provider
         .read(&Ask::at(&["v1", "streams", name]))
         .await?;
-    let whole = contents(uri, &answer.body);
+    let whole = contents(uri, &answer.body()?.to_value());
     if bytes(&whole) <= asking.most_bytes().min(MAX_STREAM_BYTES) {
         return Ok(vec![whole]);
     }
@@ -180,8 +184,9 @@ async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Conten
 }
 
 async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Contents>, Refusal> {
-    let mut body = asking.provider.read(&id.ask(&[])).await?.body;
-    if !body.is_object() {
+    let answer = asking.provider.read(&id.ask(&[])).await?;
+    let original = answer.body()?;
+    if !original.is_object() {
         let why = "the provider's record is not an object";
         return Err(Refusal::new(Code::SourceFailed, why));
     }
@@ -189,12 +194,11 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         stream: Some(&id.stream),
         connection: id.connection.as_deref(),
     };
-    let id = super::ladder::identity(&body, known).unwrap_or_else(|| id.clone());
+    let id = super::ladder::identity(&original, known).unwrap_or_else(|| id.clone());
     let ladder = Ladder {
         key: &asking.options.key,
         authority: asking.provider.authority(),
     };
-    let original = body.clone();
     for (chars, list_bytes) in [
         (usize::MAX, usize::MAX),
         (2_048, usize::MAX),
@@ -203,7 +207,7 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         (24, 256),
         (16, 64),
     ] {
-        body.clone_from(&original);
+        let mut body = original.clone();
         let lists = cut_lists(&mut body, list_bytes);
         let cut_to = (chars < usize::MAX).then_some(chars);
         let mut cut = cut_json(&original, known, chars);
@@ -233,17 +237,17 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
 }
 
 /// Cuts the lists and objects of a record to so many bytes; gives the names of those that were cut.
-fn cut_lists(body: &mut Value, max_bytes: usize) -> Vec<String> {
+fn cut_lists(body: &mut Json<'_>, max_bytes: usize) -> Vec<String> {
     let mut cut = Vec::new();
-    let data = body.get_mut("data").and_then(Value::as_object_mut);
-    for (name, value) in data.into_iter().flatten() {
+    let data = body.get_mut("data").and_then(Json::as_object_mut);
+    for (name, value) in data.into_iter().flat_map(Members::iter_mut) {
         let list = value.is_array() || value.is_object();
         if list
-            && json_bytes(value, Measure::Bare) > max_bytes
-            && let Ok(fitted) = fit(value, &Path::root(), &Budget::bytes(max_bytes))
+            && value.bytes() > max_bytes
+            && let Ok(fitted) = fit(&value.to_value(), &Path::root(), &Budget::bytes(max_bytes))
         {
-            *value = fitted.value;
-            cut.push(name.clone());
+            *value = fitted.value.into();
+            cut.push(name.to_owned());
         }
     }
     cut

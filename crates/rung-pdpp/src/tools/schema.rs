@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_ladder::{Measure, json_bytes};
 use rung_tool::{Pending, Reply};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::compact::{compact, flags};
 use super::id::check_name;
+use super::json::{Json, Members};
 use super::refusal::Refusal;
-use super::text::{first_text, inline, scalar};
+use super::text::{first_text, inline, json_text};
 use super::{Asking, Definition, read_input};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -72,15 +72,11 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     } else {
         match asking.provider.read(&ask(Some(("view", "compact")))).await {
             // A provider that does not know the view is asked for everything, and it is made compact here.
-            Err(refusal) if is_unknown_view(&refusal) => {
-                let mut answer = asking.provider.read(&ask(None)).await?;
-                answer.body = unwrapped(answer.body);
-                answer
-            }
+            Err(refusal) if is_unknown_view(&refusal) => asking.provider.read(&ask(None)).await?,
             answer => answer?,
         }
     };
-    let mut data = unwrapped(answer.body);
+    let mut data = unwrapped(answer.body()?);
     if !data.is_object() {
         let why = "the provider's schema is not an object";
         return Err(Refusal::new(Code::SourceFailed, why));
@@ -96,7 +92,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         && data["connectors"].is_array()
         && let Some(members) = data.as_object_mut()
     {
-        members.shift_remove("streams");
+        members.remove("streams");
     }
     let text = words(
         &data,
@@ -105,18 +101,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         !asking.call.rendering.structured,
     );
     let room = asking.most_bytes().min(MAX_BYTES.max(asking.usual_bytes()));
-    let reply = |data: &Value| {
+    let reply = |data: &Json<'_>| {
         let structured = asking.structured(data, None, answer.request_id.as_deref());
         asking.reply(text.clone(), &structured, &[])
     };
-    let around = reply(&Value::Null).bytes();
+    let around = reply(&Json::Null).bytes();
     let structured = asking.call.rendering.structured;
-    let fits = |data: &Value| {
-        let data = if structured {
-            json_bytes(data, Measure::Bare)
-        } else {
-            0
-        };
+    let fits = |data: &Json<'_>| {
+        let data = if structured { data.bytes() } else { 0 };
         around + data <= room
     };
     let mut fit = fits(&data);
@@ -144,7 +136,7 @@ fn is_unknown_view(refusal: &Refusal) -> bool {
 }
 
 /// The schema itself, which some providers wrap.
-pub(super) fn document(body: &Value) -> &Value {
+pub(super) fn document<'b, 'a>(body: &'b Json<'a>) -> &'b Json<'a> {
     if is_wrapped(body) {
         &body["data"]
     } else {
@@ -152,22 +144,27 @@ pub(super) fn document(body: &Value) -> &Value {
     }
 }
 
-fn unwrapped(mut body: Value) -> Value {
-    if is_wrapped(&body) {
-        return body["data"].take();
+fn unwrapped(mut body: Json<'_>) -> Json<'_> {
+    if is_wrapped(&body)
+        && let Some(inner) = body.get_mut("data")
+    {
+        return inner.take();
     }
     body
 }
 
-fn is_wrapped(body: &Value) -> bool {
+fn is_wrapped(body: &Json<'_>) -> bool {
     let inner = &body["data"];
     let lists = ["connectors", "streams", "granted_connections"];
     inner.is_object()
-        && (lists.iter().any(|name| inner[*name].is_array()) || inner["object"] == "schema")
+        && (lists.iter().any(|name| inner[name].is_array()) || inner["object"] == "schema")
 }
 
+/// A stream of a schema, after the connector it belongs to.
+type Row<'b, 'a> = (&'b Json<'a>, &'b Json<'a>);
+
 /// The streams of a schema, each with the connector it belongs to.
-pub(super) fn streams(document: &Value) -> Vec<(&Value, &Value)> {
+pub(super) fn streams<'b, 'a>(document: &'b Json<'a>) -> Vec<Row<'b, 'a>> {
     let mut rows = Vec::new();
     if let Some(connectors) = document["connectors"].as_array() {
         for connector in connectors {
@@ -177,25 +174,25 @@ pub(super) fn streams(document: &Value) -> Vec<(&Value, &Value)> {
         return rows;
     }
     let bare = document["streams"].as_array();
-    rows.extend(bare.into_iter().flatten().map(|row| (&Value::Null, row)));
+    rows.extend(bare.into_iter().flatten().map(|row| (&Json::Null, row)));
     rows
 }
 
 /// Whether a schema says more of its fields than what can be done with them.
-fn is_exhaustive(document: &Value) -> bool {
+fn is_exhaustive(document: &Json<'_>) -> bool {
     streams(document).iter().any(|(_, row)| {
         let fields = row["field_capabilities"].as_object();
-        let mut values = fields.into_iter().flat_map(Map::values);
-        row["schema"].is_object() || values.any(Value::is_object)
+        let mut values = fields.into_iter().flat_map(Members::values);
+        row["schema"].is_object() || values.any(Json::is_object)
     })
 }
 
 /// Leaves out the streams that were not asked for.
-fn keep_stream(document: &mut Value, stream: &str) {
-    let other = |row: &Value| !name_of(row).is_empty() && name_of(row) != stream;
-    if let Some(connectors) = document.get_mut("connectors").and_then(Value::as_array_mut) {
+fn keep_stream(document: &mut Json<'_>, stream: &str) {
+    let other = |row: &Json<'_>| !name_of(row).is_empty() && name_of(row) != stream;
+    if let Some(connectors) = document.get_mut("connectors").and_then(Json::as_array_mut) {
         for connector in connectors.iter_mut() {
-            if let Some(rows) = connector.get_mut("streams").and_then(Value::as_array_mut) {
+            if let Some(rows) = connector.get_mut("streams").and_then(Json::as_array_mut) {
                 rows.retain(|row| !other(row));
             }
         }
@@ -204,28 +201,30 @@ fn keep_stream(document: &mut Value, stream: &str) {
                 .as_array()
                 .is_none_or(|rows| !rows.is_empty())
         });
-    } else if let Some(rows) = document.get_mut("streams").and_then(Value::as_array_mut) {
+    } else if let Some(rows) = document.get_mut("streams").and_then(Json::as_array_mut) {
         rows.retain(|row| !other(row));
     }
 }
 
 /// Leaves out what can be asked for stream by stream.
-fn without_fields(document: &mut Value) {
-    let mut drop_from = |row: &mut Value| {
+fn without_fields(document: &mut Json<'_>) {
+    let mut drop_from = |row: &mut Json<'_>| {
         if let Some(row) = row.as_object_mut() {
-            let fields = row.shift_remove("field_capabilities");
-            let count = fields.and_then(|fields| fields.as_object().map(Map::len));
-            row.insert("field_count".to_owned(), json!(count.unwrap_or(0)));
-            row.shift_remove("expand_capabilities");
+            let fields = row.remove("field_capabilities");
+            let count = fields.and_then(|fields| fields.as_object().map(Members::len));
+            row.insert("field_count", count.unwrap_or(0));
+            row.remove("expand_capabilities");
         }
     };
-    let connectors = document.get_mut("connectors").and_then(Value::as_array_mut);
+    let connectors = document.get_mut("connectors").and_then(Json::as_array_mut);
     for connector in connectors.into_iter().flatten() {
-        if let Some(rows) = connector.get_mut("streams").and_then(Value::as_array_mut) {
+        if let Some(rows) = connector.get_mut("streams").and_then(Json::as_array_mut) {
             rows.iter_mut().for_each(&mut drop_from);
         }
     }
-    document["fields_omitted"] = json!("call schema with a stream for its fields");
+    if let Some(document) = document.as_object_mut() {
+        document.insert("fields_omitted", "call schema with a stream for its fields");
+    }
 }
 
 const LEGEND: &str = "[field_capability_legend t=declared_type eq=exact_filter r=range_filter_ops lex=lexical_search sem=semantic_search a=aggregation_caps g=false=not_granted]";
@@ -235,7 +234,7 @@ const MAX_CONNECTIONS: usize = 8;
 const MAX_AGGREGATED: usize = 12;
 
 /// A schema in words.
-fn words(document: &Value, scoped: bool, connection: Option<&str>, alone: bool) -> String {
+fn words(document: &Json<'_>, scoped: bool, connection: Option<&str>, alone: bool) -> String {
     // Where there is nothing but words, they say it all.
     let (most_streams, most_fields) = if alone {
         (usize::MAX, usize::MAX)
@@ -245,7 +244,7 @@ fn words(document: &Value, scoped: bool, connection: Option<&str>, alone: bool) 
     let rows = streams(document);
     let connectors = document["connectors"]
         .as_array()
-        .map_or_else(|| usize::from(!rows.is_empty()), Vec::len);
+        .map_or_else(|| usize::from(!rows.is_empty()), <[_]>::len);
     let mut text = format!(
         "PDPP schema: connectors={connectors} streams={}",
         rows.len()
@@ -266,7 +265,7 @@ fn words(document: &Value, scoped: bool, connection: Option<&str>, alone: bool) 
         let _ = write!(
             text,
             "\n[schema_scope connection_id={}]",
-            scalar(&json!(connection))
+            json_text(&connection)
         );
     }
     if rows.len() > most_streams {
@@ -286,8 +285,8 @@ fn words(document: &Value, scoped: bool, connection: Option<&str>, alone: bool) 
 }
 
 /// The names alone, where there are too many streams for a line each.
-fn index(text: &mut String, rows: &[(&Value, &Value)]) {
-    let mut each: Vec<(String, Vec<String>)> = Vec::new();
+fn index(text: &mut String, rows: &[Row<'_, '_>]) {
+    let mut each: Vec<(&str, Vec<String>)> = Vec::new();
     for (connector, row) in rows {
         let key = key_of(connector, row);
         let name = inline(name_of(row));
@@ -300,35 +299,40 @@ fn index(text: &mut String, rows: &[(&Value, &Value)]) {
         let _ = write!(
             text,
             "\n[stream_index connector_key={} stream_count={} streams={}]",
-            scalar(&json!(key)),
+            json_text(&key),
             names.len(),
             names.join("|")
         );
     }
 }
 
-fn name_of(row: &Value) -> &str {
+fn name_of<'b>(row: &'b Json<'_>) -> &'b str {
     row.as_str()
         .or_else(|| row["name"].as_str())
         .unwrap_or_default()
 }
 
-fn key_of(connector: &Value, row: &Value) -> String {
+fn key_of<'b>(connector: &'b Json<'_>, row: &'b Json<'_>) -> &'b str {
     let names = ["connector_key", "connector_id"];
     let key = first_text(row, &names).or_else(|| first_text(connector, &names));
-    key.unwrap_or_default().to_owned()
+    key.unwrap_or_default()
 }
 
-fn stream_words(text: &mut String, connector: &Value, row: &Value, most_fields: Option<usize>) {
-    let _ = write!(text, "stream name={}", scalar(&json!(name_of(row))));
+fn stream_words(
+    text: &mut String,
+    connector: &Json<'_>,
+    row: &Json<'_>,
+    most_fields: Option<usize>,
+) {
+    let _ = write!(text, "stream name={}", json_text(&name_of(row)));
     let key = key_of(connector, row);
     if !key.is_empty() {
-        let _ = write!(text, " connector_key={}", scalar(&json!(key)));
+        let _ = write!(text, " connector_key={}", json_text(&key));
     }
     let name = first_text(row, &["display_name", "connection_display_name"])
         .or_else(|| first_text(connector, &["display_name", "connector_display_name"]));
     if let Some(name) = name {
-        let _ = write!(text, " display_name={}", scalar(&json!(name)));
+        let _ = write!(text, " display_name={}", json_text(&name));
     }
     text.push_str(" connections=");
     text.push_str(&connections(connector, row));
@@ -338,7 +342,7 @@ fn stream_words(text: &mut String, connector: &Value, row: &Value, most_fields: 
     };
     let mut shown: Vec<String> = Vec::new();
     let mut aggregated: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, able) in fields {
+    for (name, able) in fields.iter() {
         let flags = flags(able);
         if shown.len() < most_fields {
             shown.push(format!("{}[{flags}]", inline(name)));
@@ -373,12 +377,12 @@ fn stream_words(text: &mut String, connector: &Value, row: &Value, most_fields: 
     }
 }
 
-fn connections(connector: &Value, row: &Value) -> String {
+fn connections(connector: &Json<'_>, row: &Json<'_>) -> String {
     let lists = [
         &row["granted_connections"],
         &connector["granted_connections"],
     ];
-    let known = lists.into_iter().find_map(Value::as_array);
+    let known = lists.into_iter().find_map(|list| list.as_array());
     let mut all: Vec<(String, Option<String>)> = known
         .into_iter()
         .flatten()

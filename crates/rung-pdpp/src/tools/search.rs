@@ -2,16 +2,18 @@
 
 use std::fmt::Write as _;
 
-use rung_ladder::{Measure, json_bytes};
-use rung_tool::{Pending, Reply};
-use serde::Deserialize;
+use rung_tool::{Pending, Reply, written};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::filter::filter_pairs;
-use super::hit::{BRIEF_CHARS, Excerpt, Hit, around};
+use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, WholeHit, around};
 use super::id::{WindowId, check_name};
-use super::list::{cursor, hits, take_hits, told};
+use super::json::Json;
+use super::list::{cursor, hits, hits_at, told};
 use super::refusal::Refusal;
 use super::text::{cut, first_text, inline, quoted, scalar};
 use super::{Asking, Definition, Structured, read_input, window};
@@ -71,8 +73,65 @@ struct Input {
     connection_id: Option<String>,
 }
 
+/// What a provider said, with how many hits there are and where; without the hits and the links, where it says at which place the
+/// hits are.
+struct Envelope<'b> {
+    body: &'b Json<'b>,
+    without: Option<&'static str>,
+    hits: usize,
+}
+
+impl Serialize for Envelope<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const COUNT: &str = "result_count";
+        const PLACE: (&str, &str) = ("results_ref", "structuredContent.results");
+        let Some(members) = self.body.as_object() else {
+            return self.body.serialize(serializer);
+        };
+        let place = self.without.and_then(|place| place.strip_prefix('/'));
+        let (own, within) = match place.and_then(|place| place.split_once('/')) {
+            Some((own, within)) => (Some(own), Some(within)),
+            None => (place, None),
+        };
+        let mut told = serializer.serialize_map(None)?;
+        for (name, value) in members.iter() {
+            match name {
+                COUNT => told.serialize_entry(name, &self.hits)?,
+                name if name == PLACE.0 => told.serialize_entry(name, PLACE.1)?,
+                "links" if self.without.is_some() => {}
+                name if Some(name) == own => {
+                    if let (Some(within), Some(members)) = (within, value.as_object()) {
+                        let rest = members.iter().filter(|(name, _)| *name != within);
+                        let rest: Vec<_> = rest.collect();
+                        told.serialize_entry(name, &Listed(&rest))?;
+                    }
+                }
+                name => told.serialize_entry(name, value)?,
+            }
+        }
+        if !members.contains(COUNT) {
+            told.serialize_entry(COUNT, &self.hits)?;
+        }
+        if !members.contains(PLACE.0) {
+            told.serialize_entry(PLACE.0, PLACE.1)?;
+        }
+        told.end()
+    }
+}
+
+/// Members, as an object.
+struct Listed<'b>(&'b [(&'b str, &'b Json<'b>)]);
+
+impl Serialize for Listed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
 /// Hits where nothing is said.
 const HITS: usize = 25;
+/// What the ladder is of.
+const KIND: &str = "search_results";
 
 async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     let input: Input = read_input(given)?;
@@ -103,13 +162,28 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             ask.clone()
         };
         let answer = asking.provider.read(&ask).await?;
-        let mut page = Page::of(asking, &input, answer.body, limit);
-        page.request_id = answer.request_id;
-        page.shortened = shortened;
+        let mut body = answer.body()?;
+        let given = hits(&body).len();
         // A cursor that leads past what is left out here leads nowhere.
-        if shortened && page.left_out > 0 {
-            page.withhold_cursor();
+        if shortened
+            && given > limit
+            && let Some(body) = body.as_object_mut()
+        {
+            body.remove("next_cursor");
         }
+        let provider = asking.provider.url();
+        let each = hits(&body).iter().take(limit).enumerate();
+        let page = Page {
+            q: &input.q,
+            has_more: told(&body, "has_more").is_some_and(|more| *more == true) || given > limit,
+            hits: each
+                .map(|(at, hit)| Hit::of(at, hit, &input.q, provider))
+                .collect(),
+            body: &body,
+            request_id: answer.request_id.as_deref(),
+            shortened,
+            alone: !asking.call.rendering.structured,
+        };
         match page.reply(asking) {
             Ok(reply) => return Ok(reply),
             Err(fewer) => (limit, shortened) = (fewer.min(limit / 2).max(1), true),
@@ -121,61 +195,39 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
 const TOP_HITS: usize = 3;
 
 /// A page of hits.
-struct Page {
-    q: String,
-    body: Value,
-    hits: Vec<Hit>,
+struct Page<'b> {
+    q: &'b str,
+    body: &'b Json<'b>,
+    hits: Vec<Hit<'b>>,
     has_more: bool,
-    /// Hits that the provider gave beyond what was asked for.
-    left_out: usize,
-    request_id: Option<String>,
+    request_id: Option<&'b str>,
     shortened: bool,
     /// Whether the words are all that is sent.
     alone: bool,
 }
 
-impl Page {
-    fn of(asking: &Asking<'_>, input: &Input, body: Value, limit: usize) -> Self {
-        let listed = hits(&body);
-        let provider = asking.provider.url();
-        let each = listed.iter().take(limit).enumerate();
-        Self {
-            has_more: told(&body, "has_more").is_some_and(|more| *more == true)
-                || listed.len() > limit,
-            hits: each
-                .map(|(at, hit)| Hit::of(at, hit, &input.q, provider))
-                .collect(),
-            left_out: listed.len().saturating_sub(limit),
-            q: input.q.clone(),
-            body,
-            request_id: None,
-            shortened: false,
-            alone: false,
-        }
-    }
-
-    fn withhold_cursor(&mut self) {
-        if let Some(body) = self.body.as_object_mut() {
-            body.shift_remove("next_cursor");
-        }
-    }
-
+impl Page<'_> {
     /// Where the first excerpts go on.
     fn windows(&self, most: usize) -> Vec<WindowId> {
-        let first = |hit: &Hit| {
-            Some(window(
-                hit.id.as_ref()?,
-                &hit.all_excerpts().next()?.field,
-                None,
-            ))
+        let first = |hit: &Hit<'_>| {
+            let excerpt = hit.all_excerpts().next()?;
+            Some(window(hit.id.as_ref()?, excerpt.field, None))
         };
         self.hits.iter().filter_map(first).take(most).collect()
     }
 
+    /// What the provider said, without what is said elsewhere.
+    fn envelope(&self, without: Option<&'static str>) -> Envelope<'_> {
+        Envelope {
+            body: self.body,
+            without,
+            hits: self.hits.len(),
+        }
+    }
+
     /// The reply, or how many hits fewer would fit.
-    fn reply(mut self, asking: &Asking<'_>) -> Result<Reply, usize> {
+    fn reply(self, asking: &Asking<'_>) -> Result<Reply, usize> {
         let budget = asking.usual_bytes();
-        self.alone = !asking.call.rendering.structured;
         if self.alone {
             let reply = asking.reply(self.words(budget * 5 / 6), &Value::Null, &[]);
             let hits = self.hits.len();
@@ -185,28 +237,11 @@ impl Page {
                 Err(hits / 2)
             };
         }
-        if let Some(body) = self.body.as_object_mut() {
-            body.insert("result_count".to_owned(), json!(self.hits.len()));
-            body.insert("results_ref".to_owned(), json!("structuredContent.results"));
-        }
-        let body_bytes = json_bytes(&self.body, Measure::Bare);
-        if body_bytes <= budget {
-            let results: Vec<Value> = self.hits.iter().map(Hit::whole).collect();
-            if body_bytes + json_bytes(&results, Measure::Bare) <= budget {
-                let (text, ladder) = (self.words(1_700), self.ladder(true));
-                let structured = self.structured(asking, &self.body, results, ladder);
-                let whole = asking.reply(text, &structured, &self.windows(3));
-                if whole.bytes() <= budget {
-                    return Ok(whole);
-                }
-            }
+        if let Some(whole) = self.whole(asking, budget) {
+            return Ok(whole);
         }
         // Each hit is told once.
-        take_hits(&mut self.body);
-        if let Some(body) = self.body.as_object_mut() {
-            body.shift_remove("links");
-        }
-        let body_bytes = json_bytes(&self.body, Measure::Bare);
+        let body = written(&self.envelope(Some(hits_at(self.body).unwrap_or_default())));
         // First within two thirds of the budget, so that what was found leaves room to be read.
         let mut smallest = 0;
         let manners = [
@@ -218,12 +253,13 @@ impl Page {
             (900, 48, 1, budget),
         ];
         for (at, (text_chars, chars, links, most)) in manners.into_iter().enumerate() {
-            let results: Vec<Value> = self
-                .hits
-                .iter()
-                .map(|hit| hit.brief(&self.q, chars))
-                .collect();
-            let bytes = body_bytes + json_bytes(&results, Measure::Bare);
+            let brief = |hit| BriefHit {
+                hit,
+                q: self.q,
+                chars,
+            };
+            let results = written(&self.hits.iter().map(brief).collect::<Vec<_>>());
+            let bytes = body.get().len() + results.get().len();
             smallest = bytes + 1_500;
             // One hit cannot be had in smaller pieces.
             let must = at + 1 == manners.len() && self.hits.len() < 2;
@@ -231,7 +267,7 @@ impl Page {
             if bytes + text_chars / 2 > most && !must {
                 continue;
             }
-            let structured = self.structured(asking, &self.body, results, self.ladder(false));
+            let structured = self.structured(asking, &body, results, self.brief_ladder());
             let reply = asking.reply(self.words(text_chars), &structured, &self.windows(links));
             smallest = reply.bytes();
             if smallest <= most || must {
@@ -243,50 +279,66 @@ impl Page {
         Err(fewer.clamp(1, self.hits.len() - 1))
     }
 
-    fn structured<'s>(
-        &'s self,
-        asking: &'s Asking<'_>,
-        data: &'s Value,
-        results: Vec<Value>,
-        ladder: Option<Value>,
-    ) -> Structured<'s, &'s Value> {
-        let ladder = ladder.map(|ladder| ("content_ladder", ladder));
-        let further = std::iter::once(("results", results.into())).chain(ladder);
-        asking.structured(data, further, self.request_id.as_deref())
+    /// The reply with everything in it, if that fits.
+    fn whole(&self, asking: &Asking<'_>, budget: usize) -> Option<Reply> {
+        // It takes no less than it came with.
+        if self.body.bytes() > budget {
+            return None;
+        }
+        let body = self.envelope(None);
+        let results = written(&self.hits.iter().map(WholeHit).collect::<Vec<_>>());
+        if self.body.bytes() + results.get().len() > budget {
+            return None;
+        }
+        let structured = self.structured(asking, body, results, self.ladder());
+        let whole = asking.reply(self.words(1_700), &structured, &self.windows(3));
+        (whole.bytes() <= budget).then_some(whole)
     }
 
-    /// How the fields that were found are read on.
-    fn ladder(&self, full: bool) -> Option<Value> {
-        let mut all = json!({"kind": "search_results", "read_tool": "read_record_field"});
-        if !full {
-            let any = self
-                .hits
-                .iter()
-                .any(|hit| hit.all_excerpts().next().is_some());
-            all["read"] = json!({
-                "tool": "read_record_field",
-                "args": {"id": "<results[].id>", "field_path": "<results[].evidence_excerpts[].field_path>"},
-            });
-            return any.then_some(all);
-        }
+    fn structured<'s, D>(
+        &'s self,
+        asking: &'s Asking<'_>,
+        data: D,
+        results: Box<RawValue>,
+        ladder: Option<Box<RawValue>>,
+    ) -> Structured<'s, D> {
+        let ladder = ladder.map(|ladder| ("content_ladder", ladder));
+        let further = std::iter::once(("results", results)).chain(ladder);
+        asking.structured(data, further, self.request_id)
+    }
+
+    /// How the fields that were found are read on, once for all of them.
+    fn brief_ladder(&self) -> Option<Box<RawValue>> {
+        let mut excerpts = self.hits.iter().flat_map(Hit::all_excerpts);
+        excerpts.next()?;
+        let read = json!({
+            "tool": "read_record_field",
+            "args": {"id": "<results[].id>", "field_path": "<results[].evidence_excerpts[].field_path>"},
+        });
+        Some(written(
+            &json!({"kind": KIND, "read_tool": "read_record_field", "read": read}),
+        ))
+    }
+
+    /// How the fields that were found are read on, one by one.
+    fn ladder(&self) -> Option<Box<RawValue>> {
         let mut records = Vec::new();
         for hit in self.hits.iter().take(super::ladder::MAX_RECORDS) {
             let Some(id) = &hit.id else { continue };
-            let mut fields: Vec<Value> = Vec::new();
+            let mut fields: Vec<(&str, Value)> = Vec::new();
             for one in hit.all_excerpts().filter(|one| !one.complete) {
-                if fields
-                    .iter()
-                    .any(|known| known["field_path"] == one.field.as_str())
-                {
+                if fields.iter().any(|(known, _)| *known == one.field) {
                     continue;
                 }
-                fields.push(json!({
+                let told = json!({
                     "field_path": one.field, "type": "string", "text_like": true, "preview_status": "snippet-only",
-                    "resource_uri": window(id, &one.field, None).uri(),
-                    "read": {"tool": "read_record_field", "args": one.args},
-                }));
+                    "resource_uri": window(id, one.field, None).uri(),
+                    "read": hit.reading(one),
+                });
+                fields.push((one.field, told));
             }
             if !fields.is_empty() {
+                let fields: Value = fields.into_iter().map(|(_, told)| told).collect();
                 records.push(json!({
                     "id": hit.shown_id(), "connection_id": id.connection, "stream": id.stream, "record_id": id.record,
                     "record_uri": id.uri(), "handle_semantics": "live_lookup", "field_windows": fields,
@@ -296,8 +348,9 @@ impl Page {
         if records.is_empty() {
             return None;
         }
-        all["records"] = records.into();
-        Some(all)
+        Some(written(
+            &json!({"kind": KIND, "read_tool": "read_record_field", "records": records}),
+        ))
     }
 
     /// What was found, in words.
@@ -306,7 +359,7 @@ impl Page {
         if self.has_more {
             text.push_str(" has_more=true.");
         }
-        if let Some(cursor) = told(&self.body, "next_cursor").and_then(cursor) {
+        if let Some(cursor) = told(self.body, "next_cursor").and_then(cursor) {
             let _ = write!(text, " next_cursor={cursor}.");
         }
         if self.shortened {
@@ -369,29 +422,29 @@ impl Page {
         text
     }
 
-    fn excerpt_words(&self, number: usize, at: usize, hit: &Hit, one: &Excerpt) -> String {
+    fn excerpt_words(&self, number: usize, at: usize, hit: &Hit<'_>, one: &Excerpt<'_>) -> String {
         let mut line = format!(
             "\n{number}. result={} field_path={} snippet={} id={} complete={}",
             at + 1,
             one.field,
-            quoted(&around(&one.text, &self.q, BRIEF_CHARS), BRIEF_CHARS),
+            quoted(&around(&one.text, self.q, BRIEF_CHARS), BRIEF_CHARS),
             hit.shown_id(),
             one.complete
         );
-        if let Some(cursor) = one.args.get("cursor") {
+        if let Some(cursor) = one.given("cursor") {
             let _ = write!(line, " next_cursor={}", scalar(cursor));
         }
         line.push_str(" read=read_record_field");
         for name in ["offset_chars", "limit_chars"] {
-            if let Some(value) = one.args.get(name) {
+            if let Some(value) = one.given(name) {
                 let _ = write!(line, " {name}={value}");
             }
         }
         line
     }
 
-    fn hit_words(&self, at: usize, hit: &Hit, with_snippet: bool) -> String {
-        let label = |name: &str| hit.head.get(name).and_then(Value::as_str);
+    fn hit_words(&self, at: usize, hit: &Hit<'_>, with_snippet: bool) -> String {
+        let label = |name: &str| hit.label(name);
         let mut line = format!("\n{}. id={}", at + 1, hit.shown_id());
         if let Some(key) = label("connector_key") {
             let _ = write!(line, " connector_key={}", inline(&cut(key, 60)));
@@ -416,7 +469,7 @@ impl Page {
             let _ = write!(
                 line,
                 " snippet={}",
-                quoted(&around(snippet, &self.q, BRIEF_CHARS), BRIEF_CHARS)
+                quoted(&around(snippet, self.q, BRIEF_CHARS), BRIEF_CHARS)
             );
         }
         line
@@ -425,18 +478,15 @@ impl Page {
     /// Which sources the hits are of, and which could not be asked.
     fn say_sources(&self, text: &mut String) {
         let package = &self.body["meta"]["package"];
-        let mix = package["source_mix"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let mix = package["source_mix"].as_array().unwrap_or_default();
         let shown = mix.iter().map(|one| {
             let mut parts = Vec::new();
             for name in ["connection_id", "connector_key", "count", "display_name"] {
                 match &one[name] {
-                    Value::String(value) => {
+                    Json::String(value) => {
                         parts.push(format!("{name}:{}", inline(&cut(value, 60))));
                     }
-                    Value::Number(value) => parts.push(format!("{name}:{value}")),
+                    Json::Number(value) => parts.push(format!("{name}:{value}")),
                     _ => {}
                 }
             }

@@ -3,8 +3,8 @@
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
 
+use super::json::{Json, Members};
 use super::ladder::{Known, has_identity, is_field};
 use super::page::preview;
 
@@ -13,7 +13,7 @@ pub(super) const MAX_DEPTH: usize = 4;
 
 /// What a provider said, with the rows in it shortened.
 pub(super) struct ShortBody<'a> {
-    pub(super) body: &'a Value,
+    pub(super) body: &'a Json<'a>,
     /// Where in it the rows are.
     pub(super) rows: &'a str,
     pub(super) known: Known<'a>,
@@ -30,11 +30,11 @@ impl Serialize for ShortBody<'_> {
         };
         let end = place.find('/').unwrap_or(place.len());
         let (own, rows) = place.split_at(end);
-        let Some(members) = self.body.as_object().filter(|body| body.contains_key(own)) else {
+        let Some(members) = self.body.as_object().filter(|body| body.contains(own)) else {
             return self.body.serialize(serializer);
         };
         let mut told = serializer.serialize_map(Some(members.len()))?;
-        for (name, body) in members {
+        for (name, body) in members.iter() {
             if name == own {
                 let within = ShortBody {
                     body,
@@ -54,7 +54,7 @@ impl Serialize for ShortBody<'_> {
 /// A row. One that nothing leads back to is left as it is.
 #[derive(Clone, Copy)]
 pub(super) struct ShortRow<'a> {
-    pub(super) row: &'a Value,
+    pub(super) row: &'a Json<'a>,
     pub(super) known: Known<'a>,
     pub(super) chars: usize,
 }
@@ -66,7 +66,7 @@ impl Serialize for ShortRow<'_> {
 }
 
 fn row<S: Serializer>(
-    row: &Value,
+    row: &Json<'_>,
     known: Known<'_>,
     chars: usize,
     depth: usize,
@@ -75,10 +75,10 @@ fn row<S: Serializer>(
     let Some(members) = row.as_object().filter(|_| has_identity(row, known)) else {
         return row.serialize(serializer);
     };
-    let enveloped = members.get("data").is_some_and(Value::is_object);
+    let enveloped = members.get("data").is_some_and(Json::is_object);
     let mut told = serializer.serialize_map(Some(members.len()))?;
-    for (name, value) in members {
-        match (name.as_str(), value) {
+    for (name, value) in members.iter() {
+        match (name, value) {
             ("expanded", value) if depth < MAX_DEPTH => {
                 let depth = depth + 1;
                 told.serialize_entry(
@@ -90,7 +90,7 @@ fn row<S: Serializer>(
                     },
                 )?;
             }
-            ("data", Value::Object(data)) => {
+            ("data", Json::Object(data)) => {
                 told.serialize_entry(name, &ShortFields { data, chars })?;
             }
             (own, value) if !enveloped && is_field(own, enveloped) => {
@@ -104,7 +104,7 @@ fn row<S: Serializer>(
 
 /// The fields of a row that has them apart from what says whose it is.
 pub(super) struct ShortFields<'a> {
-    pub(super) data: &'a Map<String, Value>,
+    pub(super) data: &'a Members<'a>,
     pub(super) chars: usize,
 }
 
@@ -112,7 +112,7 @@ impl Serialize for ShortFields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let chars = self.chars;
         let mut told = serializer.serialize_map(Some(self.data.len()))?;
-        for (name, value) in self.data {
+        for (name, value) in self.data.iter() {
             if is_field(name, true) {
                 told.serialize_entry(name, &ShortValue { value, chars })?;
             } else {
@@ -125,7 +125,7 @@ impl Serialize for ShortFields<'_> {
 
 /// Records within a relation that was read along.
 pub(super) struct ShortWithin<'a> {
-    pub(super) value: &'a Value,
+    pub(super) value: &'a Json<'a>,
     pub(super) chars: usize,
     pub(super) depth: usize,
 }
@@ -139,11 +139,11 @@ impl Serialize for ShortWithin<'_> {
             depth,
         };
         match self.value {
-            Value::Array(items) => serializer.collect_seq(items.iter().map(within)),
-            Value::Object(members) if members.contains_key("id") => {
+            Json::Array(items) => serializer.collect_seq(items.iter().map(within)),
+            Json::Object(members) if members.contains("id") => {
                 row(self.value, Known::default(), chars, depth, serializer)
             }
-            Value::Object(members) => {
+            Json::Object(members) => {
                 serializer.collect_map(members.iter().map(|(name, value)| (name, within(value))))
             }
             other => other.serialize(serializer),
@@ -152,7 +152,7 @@ impl Serialize for ShortWithin<'_> {
 }
 
 struct ShortValue<'a> {
-    value: &'a Value,
+    value: &'a Json<'a>,
     chars: usize,
 }
 
@@ -161,9 +161,9 @@ impl Serialize for ShortValue<'_> {
         let chars = self.chars;
         let within = |value| ShortValue { value, chars };
         match self.value {
-            Value::String(text) => serializer.serialize_str(&preview(text, chars)),
-            Value::Array(items) => serializer.collect_seq(items.iter().map(within)),
-            Value::Object(members) => {
+            Json::String(text) => serializer.serialize_str(&preview(text, chars)),
+            Json::Array(items) => serializer.collect_seq(items.iter().map(within)),
+            Json::Object(members) => {
                 serializer.collect_map(members.iter().map(|(name, value)| (name, within(value))))
             }
             other => other.serialize(serializer),

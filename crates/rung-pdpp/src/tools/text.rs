@@ -1,13 +1,19 @@
 //! Words for models: short, on one line, and never cut where a name would lose its meaning.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
-use serde_json::Value;
+
+use super::json::Json;
 
 /// The first so many code points, and `…` where there were more.
-pub(super) fn cut(text: &str, max_chars: usize) -> String {
+pub(super) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
+    if text.len() <= max_chars {
+        return text.into();
+    }
     match text.char_indices().nth(max_chars) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
     }
 }
 
@@ -22,29 +28,42 @@ pub(super) fn json_text(value: &impl Serialize) -> String {
 }
 
 /// A value as JSON writes it, or `null`.
-pub(super) fn scalar(value: &Value) -> String {
+pub(super) fn scalar(value: &Json<'_>) -> String {
     match value {
-        Value::Array(_) | Value::Object(_) => "null".to_owned(),
-        value => value.to_string(),
+        Json::Array(_) | Json::Object(_) => "null".to_owned(),
+        value => json_text(value),
     }
 }
 
 /// A text as JSON writes it, within so many code points.
 pub(super) fn quoted(text: &str, max_chars: usize) -> String {
-    Value::from(cut(&one_line(text), max_chars)).to_string()
+    json_text(&cut(&one_line(text), max_chars))
 }
 
 /// A text without breaks, and without what a terminal would obey.
-pub(super) fn one_line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     let apart = |c: char| c.is_whitespace() || c.is_control();
+    if is_one_line(text) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
     for word in text.split(apart).filter(|word| !word.is_empty()) {
         if !out.is_empty() {
             out.push(' ');
         }
         out.push_str(word);
     }
-    out
+    out.into()
+}
+
+/// Whether a text is on one line already, with one space between its words and none around them.
+fn is_one_line(text: &str) -> bool {
+    let mut spaced = true;
+    let sound = text.chars().all(|c| {
+        let twice = std::mem::replace(&mut spaced, c == ' ') && spaced;
+        !twice && (spaced || c.is_ascii_graphic() || !(c.is_whitespace() || c.is_control()))
+    });
+    sound && (!spaced || text.is_empty())
 }
 
 /// A value within a list, without what separates its parts.
@@ -72,7 +91,7 @@ pub(super) fn inline(text: &str) -> String {
 }
 
 /// The first text among some members.
-pub(super) fn first_text<'v>(value: &'v Value, names: &[&str]) -> Option<&'v str> {
+pub(super) fn first_text<'v>(value: &'v Json<'_>, names: &[&str]) -> Option<&'v str> {
     let text = |name: &&str| value.get(*name)?.as_str().filter(|text| !text.is_empty());
     names.iter().find_map(text)
 }
@@ -85,6 +104,13 @@ mod tests {
     fn values_stay_on_one_line_and_apart() {
         assert_eq!(inline("a b;c,[d]{e}\n\nf "), "a_b_c__d__e__f_");
         assert_eq!(quoted(" a\n  b\t\"c\" ", 80), "\"a b \\\"c\\\"\"");
+        for apart in [
+            " a", "a ", "a  b", "a\nb", "a\u{a0}b", "a\u{7f}b", "\u{85}", " ",
+        ] {
+            assert!(!is_one_line(apart), "{apart:?}");
+            assert!(is_one_line(&one_line(apart)), "{apart:?}");
+        }
+        assert!(is_one_line("") && is_one_line("… a b") && is_one_line("\u{1F980} ü"));
         assert_eq!(cut("a\u{1F980}cd", 2), "a\u{1F980}…");
         assert_eq!(cut("a\u{1F980}", 2), "a\u{1F980}");
         assert!(is_longer("a\u{1F980}c", 2) && !is_longer("\u{1F980}\u{1F980}", 2));

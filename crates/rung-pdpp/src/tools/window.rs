@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Asking;
 use super::id::{Selector, WindowId, check_name};
+use super::json::Json;
 use super::ladder::{Ladder, is_safe};
 use super::refusal::Refusal;
 
@@ -155,10 +156,15 @@ impl Window {
                 .with("offset_chars", Some(offset.unwrap_or(0)))
                 .with("limit_chars", Some(limit)),
         };
+        let answer;
         let body = match asking.provider.read(&ask).await {
-            Ok(answer) => answer.body,
+            Ok(read) => {
+                answer = read;
+                answer.body()?
+            }
             Err(refusal) if refusal.provider_code() == Some("field_not_text") => {
-                json_window(asking, &asked, offset.unwrap_or(0), limit, refusal).await?
+                let window = json_window(asking, &asked, offset.unwrap_or(0), limit, refusal);
+                window.await?.into()
             }
             Err(refusal) => return Err(refusal),
         };
@@ -193,7 +199,7 @@ impl Window {
         Ok(window)
     }
 
-    fn of(mut own: WindowId, body: &Value, limit: u64) -> Result<Self, Refusal> {
+    fn of(mut own: WindowId, body: &Json<'_>, limit: u64) -> Result<Self, Refusal> {
         let told = if body["window"].is_object() {
             body
         } else {
@@ -437,13 +443,14 @@ async fn json_window(
 ) -> Result<Value, Refusal> {
     let fields = [asked.field.clone()];
     let ask = asked.record.ask(&[]).each("fields", &fields);
-    let record = asking.provider.read(&ask).await?.body;
+    let answer = asking.provider.read(&ask).await?;
+    let record = answer.body()?;
     let record = if record["data"].is_object() {
         &record
     } else {
         &record["data"]
     };
-    let value = &record["data"][&asked.field];
+    let value = &record["data"][asked.field.as_str()];
     if value.is_null() {
         return Err(refusal);
     }
