@@ -293,6 +293,12 @@ impl CursorKey {
         Self(bytes)
     }
 
+    /// Characters of the cursor that [`Self::seal`] makes for a position: nothing else decides how many.
+    pub fn sealed_chars(position: &Position) -> usize {
+        let bytes = 1 + 2 * TAG_BYTES + position.to_bytes().len() + MAC_BYTES;
+        BASE64URL_NOPAD.encode_len(bytes)
+    }
+
     /// Seals `position` for `binding`.
     pub fn seal(&self, binding: &Binding<'_>, position: &Position) -> Cursor {
         let mut bytes = vec![VERSION];
@@ -422,6 +428,8 @@ mod tests {
                     shortcut,
                 };
                 let cursor = KEY.seal(&BINDING, &position);
+                let chars = CursorKey::sealed_chars(&position);
+                assert_eq!(cursor.as_str().len(), chars);
                 assert_eq!(KEY.open(cursor.as_str(), &BINDING), Ok(position));
             }
         }

@@ -7,25 +7,39 @@ pub fn json_string_bytes(text: &str) -> usize {
     2 + text.len() + escaping_bytes(text.as_bytes())
 }
 
-/// What escaping adds to some bytes. In sums of a byte each, so that the compiler reckons many at once; most have nothing to add.
+/// What escaping adds to some bytes. Most blocks of them have nothing to escape, which is seen of all their bytes at once.
 fn escaping_bytes(bytes: &[u8]) -> usize {
-    let marked = |byte: u8| u8::from(byte == b'"') | u8::from(byte == b'\\');
-    let few = |few: &[u8]| {
-        let marks: u8 = few.iter().map(|byte| marked(*byte)).sum();
-        let controls: u8 = few.iter().map(|byte| u8::from(*byte < 0x20)).sum();
-        let written_out = if controls == 0 {
-            0
-        } else {
-            let controls = few.iter().filter(|byte| **byte < 0x20);
-            controls.map(|byte| extra_bytes(*byte)).sum()
-        };
-        usize::from(marks) + written_out
-    };
-    bytes.chunks(ESCAPING_BLOCK_BYTES).map(few).sum()
+    let each = |bytes: &[u8]| bytes.iter().map(|byte| extra_bytes(*byte)).sum::<usize>();
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let (few, last) = rest.as_chunks::<8>();
+    let blocks = blocks.iter().filter(|block| has_escaped(*block));
+    let few = few.iter().filter(|block| has_escaped(*block));
+    blocks.map(|block| each(block)).sum::<usize>()
+        + few.map(|block| each(block)).sum::<usize>()
+        + each(last)
 }
 
-/// Blocks that are looked through for what is escaped: few enough for a sum of a byte, and for one line break to cost little.
-const ESCAPING_BLOCK_BYTES: usize = 64;
+/// Whether some of these bytes are escaped in a JSON string.
+fn has_escaped<const N: usize>(block: &[u8; N]) -> bool {
+    let escaped =
+        |byte: u8| u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\');
+    block.iter().fold(0, |any, byte| any | escaped(*byte)) != 0
+}
+
+/// Where in `text` the bytes are that a JSON string writes otherwise.
+pub fn json_escapes(text: &str) -> impl Iterator<Item = usize> {
+    const BLOCK_BYTES: usize = 32;
+    let (blocks, rest) = text.as_bytes().as_chunks::<BLOCK_BYTES>();
+    let blocks = blocks.iter().enumerate();
+    let escaped = blocks.filter(|(_, block)| has_escaped(block));
+    let within = escaped.map(|(at, block)| (at * BLOCK_BYTES, block.as_slice()));
+    let last = std::iter::once((text.len() - rest.len(), rest));
+    within.chain(last).flat_map(|(from, bytes)| {
+        let each = bytes.iter().enumerate();
+        let escaped = each.filter(|(_, byte)| extra_bytes(**byte) > 0);
+        escaped.map(move |(at, _)| from + at)
+    })
+}
 
 /// Bytes of `char` inside a JSON string.
 pub fn json_char_bytes(char: char) -> usize {
@@ -43,6 +57,9 @@ fn extra_bytes(byte: u8) -> usize {
 
 /// The longest beginning of `text` that, as part of a JSON string, has at most `max_bytes` bytes.
 pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes && json_string_bytes(text) - 2 <= max_bytes {
+        return text;
+    }
     let mut bytes = 0;
     for (at, char) in text.char_indices() {
         bytes += json_char_bytes(char);
@@ -128,6 +145,9 @@ mod tests {
             let written = serde_json::to_string(&text).unwrap().len();
             assert_eq!(json_string_bytes(&text), written, "{char:?}");
             let among = text.repeat(70) + &"a".repeat(70) + &text;
+            let bytes = among.bytes().enumerate();
+            let escaped = bytes.filter(|(_, byte)| extra_bytes(*byte) > 0);
+            assert!(json_escapes(&among).eq(escaped.map(|(at, _)| at)));
             let longer = serde_json::to_string(&among).unwrap().len();
             assert_eq!(json_string_bytes(&among), longer, "{char:?}");
             assert_eq!(prefix(&text, written - 2), text);

@@ -505,6 +505,8 @@ struct Waiting {
     /// Somebody is writing.
     writing: bool,
     broken: bool,
+    /// How many wait for less to be waiting.
+    watchers: usize,
 }
 
 impl std::fmt::Debug for Output {
@@ -574,7 +576,10 @@ impl Output {
             state.queue.clear();
             self.broke.notify_one();
         }
-        self.changed.notify_all();
+        // A thread that is woken to find nothing costs more than the writing did.
+        if state.broken || !state.queue.is_empty() || state.watchers > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn write_queued(&self) {
@@ -602,17 +607,21 @@ impl Output {
 
     fn wait_for_room(&self) {
         let mut state = self.state.lock();
+        state.watchers += 1;
         while state.queue.len() > MAX_WAITING && !state.broken {
             self.changed.wait(&mut state);
         }
+        state.watchers -= 1;
     }
 
     fn flush(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
         let mut state = self.state.lock();
+        state.watchers += 1;
         while (state.writing || !state.queue.is_empty())
             && !self.changed.wait_until(&mut state, until).timed_out()
         {}
+        state.watchers -= 1;
     }
 
     /// Whether nobody is there any more to read what is written.

@@ -218,8 +218,10 @@ impl<'a> Document<'a> {
         let ladder = Ladder {
             key: &asking.options.key,
             authority: asking.provider.authority(),
+            measuring: false,
         };
-        let mut entry = ladder.record(&self.id, &self.record, None, &[]);
+        let entry = ladder.record(&self.id, &self.record, None, &[]);
+        let mut entry = entry.map(|entry| json!(entry));
         if let (Some(field), Some(chars)) = (&self.field, shown) {
             let told = ladder.text_field(
                 &self.id,
@@ -238,7 +240,7 @@ impl<'a> Document<'a> {
             let windows = entry["field_windows"].as_array_mut().map(std::mem::take);
             let mut windows = windows.unwrap_or_default();
             windows.retain(|one| one["field_path"] != field.as_str());
-            windows.insert(0, told);
+            windows.insert(0, json!(told));
             entry["field_windows"] = windows.into();
         }
         let mut entry = entry?;

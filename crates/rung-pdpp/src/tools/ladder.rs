@@ -2,6 +2,7 @@
 
 use rung_ladder::{Binding, CursorKey, Path, Place, Position, limits};
 use rung_records::digest;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::binary;
@@ -22,6 +23,9 @@ const MAX_JSON: usize = 8;
 /// Code points of a preview of JSON.
 const JSON_CHARS: usize = 512;
 const BRIEF_JSON_CHARS: usize = 96;
+
+/// Characters of a digest, as it is written.
+const DIGEST_CHARS: usize = "sha256:".len() + 64;
 
 /// Bytes of a field's name.
 const MAX_NAME_BYTES: usize = 256;
@@ -109,6 +113,8 @@ fn size_grade(chars: usize) -> &'static str {
 pub(super) struct Ladder<'a> {
     pub(super) key: &'a CursorKey,
     pub(super) authority: &'a str,
+    /// Whether it is only reckoned how long everything is: then digests and cursors are as long as they will be, and say nothing.
+    pub(super) measuring: bool,
 }
 
 /// A text field, and how much of it is shown.
@@ -118,6 +124,63 @@ pub(super) struct Shown<'a> {
     pub(super) text: &'a str,
     /// Code points of it that are there; all of them without it.
     pub(super) chars: Option<usize>,
+}
+
+/// What is said of a record whose fields are long, cut or no text.
+#[derive(Serialize)]
+pub(super) struct RecordEntry<'v> {
+    id: String,
+    connection_id: Option<&'v str>,
+    stream: &'v str,
+    record_id: &'v str,
+    record_uri: String,
+    handle_semantics: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    field_windows: Vec<TextEntry<'v>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) json_fields: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    binary_fields: Vec<Value>,
+}
+
+/// What is said of a text field.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum TextEntry<'v> {
+    Full {
+        field_path: &'v str,
+        r#type: &'static str,
+        text_like: bool,
+        preview_status: &'static str,
+        preview_chars: usize,
+        size_chars: usize,
+        size_grade: &'static str,
+        cursor: String,
+        digest: String,
+        resource_uri: String,
+        read: Reading<'v>,
+    },
+    Brief {
+        field_path: &'v str,
+        preview_status: &'static str,
+        preview_chars: usize,
+        size_chars: usize,
+    },
+}
+
+/// How a field is read on: with which tool and arguments.
+#[derive(Serialize)]
+pub(super) struct Reading<'v> {
+    tool: &'static str,
+    args: ReadingArguments<'v>,
+}
+
+#[derive(Serialize)]
+struct ReadingArguments<'v> {
+    id: String,
+    field_path: &'v str,
+    offset_chars: u64,
+    limit_chars: u64,
 }
 
 impl Ladder<'_> {
@@ -130,12 +193,6 @@ impl Ladder<'_> {
         (offset, back): (u64, bool),
         limit_chars: u64,
     ) -> String {
-        let binding = Binding {
-            subject: &record.to_string(),
-            field,
-            digest,
-            grant: self.authority,
-        };
         let position = Position {
             place: if back {
                 Place::Before(Path::root())
@@ -146,42 +203,72 @@ impl Ladder<'_> {
             limit_chars,
             shortcut: None,
         };
+        if self.measuring {
+            return "-".repeat(CursorKey::sealed_chars(&position));
+        }
+        let binding = Binding {
+            subject: &record.to_string(),
+            field,
+            digest,
+            grant: self.authority,
+        };
         self.key.seal(&binding, &position).into_string()
     }
 
+    fn digest(self, text: &str) -> String {
+        if self.measuring {
+            return "-".repeat(DIGEST_CHARS);
+        }
+        digest(text)
+    }
+
     /// A text field with everything that is known of it.
-    pub(super) fn text_field(self, record: &RecordId, shown: Shown<'_>) -> Value {
+    pub(super) fn text_field<'v>(self, record: &RecordId, shown: Shown<'v>) -> TextEntry<'v> {
         let size = shown.text.chars().count();
         let offset = shown.chars.unwrap_or(0) as u64;
-        let digest = digest(shown.text);
-        let args = json!({
-            "id": record.to_string(), "field_path": shown.field,
-            "offset_chars": offset, "limit_chars": limits::WINDOW_CHARS,
-        });
-        json!({
-            "field_path": shown.field,
-            "type": "string",
-            "text_like": true,
-            "preview_status": if shown.chars.is_some() { "truncated" } else { "complete" },
-            "preview_chars": shown.chars.unwrap_or(size),
-            "size_chars": size,
-            "size_grade": size_grade(size),
-            "cursor": self.cursor(record, shown.field, &digest, (offset, false), limits::WINDOW_CHARS),
-            "digest": digest,
-            "resource_uri": window(record, shown.field, shown.chars.map(|_| offset)).uri(),
-            "read": {"tool": "read_record_field", "args": args},
-        })
+        let digest = self.digest(shown.text);
+        TextEntry::Full {
+            field_path: shown.field,
+            r#type: "string",
+            text_like: true,
+            preview_status: if shown.chars.is_some() {
+                "truncated"
+            } else {
+                "complete"
+            },
+            preview_chars: shown.chars.unwrap_or(size),
+            size_chars: size,
+            size_grade: size_grade(size),
+            cursor: self.cursor(
+                record,
+                shown.field,
+                &digest,
+                (offset, false),
+                limits::WINDOW_CHARS,
+            ),
+            digest,
+            resource_uri: window(record, shown.field, shown.chars.map(|_| offset)).uri(),
+            read: Reading {
+                tool: "read_record_field",
+                args: ReadingArguments {
+                    id: record.to_string(),
+                    field_path: shown.field,
+                    offset_chars: offset,
+                    limit_chars: limits::WINDOW_CHARS,
+                },
+            },
+        }
     }
 
     /// A record with everything that is known of its fields; `None` where there is nothing to say. `cut_to` is where texts were
     /// cut that are not short; `cut_json` are fields with such texts within.
-    pub(super) fn record(
+    pub(super) fn record<'v>(
         self,
-        record: &RecordId,
-        row: &Json<'_>,
+        record: &'v RecordId,
+        row: &'v Json<'v>,
         cut_to: Option<usize>,
-        cut_json: &[String],
-    ) -> Option<Value> {
+        cut_json: &[&str],
+    ) -> Option<RecordEntry<'v>> {
         let (mut texts, mut binaries, mut jsons) = (Vec::new(), Vec::new(), Vec::new());
         for (name, value) in fields(row) {
             if let Some(mut told) = binary::described(value) {
@@ -211,14 +298,16 @@ impl Ladder<'_> {
                         texts.push(self.text_field(record, shown));
                     } else if let Some(chars) = cut {
                         // Every cut is told, if in fewer words.
-                        texts.push(json!({
-                            "field_path": name, "preview_status": "truncated",
-                            "preview_chars": chars, "size_chars": text.chars().count(),
-                        }));
+                        texts.push(TextEntry::Brief {
+                            field_path: name,
+                            preview_status: "truncated",
+                            preview_chars: chars,
+                            size_chars: text.chars().count(),
+                        });
                     }
                 }
                 Json::Object(_) | Json::Array(_) => {
-                    let cut = cut_json.iter().any(|own| own == name);
+                    let cut = cut_json.contains(&name);
                     if jsons.len() >= MAX_JSON {
                         if cut {
                             jsons.push(json!({"field_path": name, "preview_status": "truncated"}));
@@ -239,24 +328,17 @@ impl Ladder<'_> {
         if texts.is_empty() && binaries.is_empty() && jsons.is_empty() {
             return None;
         }
-        let mut entry = json!({
-            "id": record.to_string(),
-            "connection_id": record.connection,
-            "stream": record.stream,
-            "record_id": record.record,
-            "record_uri": record.uri(),
-            "handle_semantics": "live_lookup",
-        });
-        for (name, list) in [
-            ("field_windows", texts),
-            ("json_fields", jsons),
-            ("binary_fields", binaries),
-        ] {
-            if !list.is_empty() {
-                entry[name] = list.into();
-            }
-        }
-        Some(entry)
+        Some(RecordEntry {
+            id: record.to_string(),
+            connection_id: record.connection.as_deref(),
+            stream: &record.stream,
+            record_id: &record.record,
+            record_uri: record.uri(),
+            handle_semantics: "live_lookup",
+            field_windows: texts,
+            json_fields: jsons,
+            binary_fields: binaries,
+        })
     }
 }
 

@@ -4,14 +4,20 @@
 //! texts become previews, each listed with how to read on; then what is said of them is said in fewer words; then
 //! there are fewer records on the page. Names, cursors and short fields are never touched.
 
-use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_char_bytes, json_string_bytes};
+use rung_ladder::{
+    Budget, Measure, Path, fit, json_bytes, json_char_bytes, json_escapes, json_string_bytes,
+};
 use rung_tool::{Reply, written};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::binary::is_base64;
 use super::id::{RecordId, WindowId};
 use super::json::{Json, Members};
-use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
+use super::ladder::{
+    Known, LONG_CHARS, Ladder, MAX_RECORDS, RecordEntry, SHORT_CHARS, identity, is_cut,
+};
 use super::short::{MAX_DEPTH, ShortBody};
 use super::text::json_text;
 use super::{Asking, Structured};
@@ -101,6 +107,8 @@ struct Long<'v> {
 struct Costs(Vec<Cost>);
 
 struct Cost {
+    /// As it came.
+    given: usize,
     /// Whole, or as what stands for bytes.
     whole: usize,
     chars: usize,
@@ -110,28 +118,33 @@ struct Cost {
 
 impl Cost {
     fn of(long: &Long<'_>) -> Self {
+        let given = json_string_bytes(long.text) - 2;
         if long.binary {
             return Self {
+                given,
                 whole: json_string_bytes(&preview(long.text, usize::MAX)) - 2,
                 chars: 0,
                 wide: Vec::new(),
             };
         }
-        let whole = json_string_bytes(long.text) - 2;
-        let mut wide = Vec::new();
-        // Where all of it takes as many bytes as it has, only what is no ASCII can be wide.
-        if whole > long.text.len() || !long.text.is_ascii() {
-            let mut beyond = 0;
-            for (at, c) in long.text.chars().take(MOST_CHARS).enumerate() {
-                let bytes = json_char_bytes(c);
-                if bytes > 1 {
-                    beyond += bytes - 1;
-                    wide.push((at, beyond));
-                }
+        let (mut wide, mut beyond) = (Vec::new(), 0);
+        let mut take = |at: usize, c: char| {
+            let bytes = json_char_bytes(c);
+            if bytes > 1 {
+                beyond += bytes - 1;
+                wide.push((at, beyond));
             }
+        };
+        if !long.text.is_ascii() {
+            let shown = long.text.chars().take(MOST_CHARS);
+            shown.enumerate().for_each(|(at, c)| take(at, c));
+        } else if given > long.text.len() {
+            let escapes = json_escapes(long.text).take_while(|at| *at < MOST_CHARS);
+            escapes.for_each(|at| take(at, char::from(long.text.as_bytes()[at])));
         }
         Self {
-            whole,
+            given,
+            whole: given,
             chars: long.text.chars().count(),
             wide,
         }
@@ -154,6 +167,11 @@ impl Costs {
         Self(texts.iter().map(Cost::of).collect())
     }
 
+    /// Of all texts, as they came.
+    fn given(&self) -> usize {
+        self.0.iter().map(|cost| cost.given).sum()
+    }
+
     /// Of all texts, cut to so many code points.
     fn bytes(&self, chars: usize) -> usize {
         self.0.iter().map(|cost| cost.bytes(chars)).sum()
@@ -162,14 +180,14 @@ impl Costs {
 
 /// The texts of some rows that may be cut, and whose they are.
 #[derive(Default)]
-struct Longs<'v> {
+pub(super) struct Longs<'v> {
     /// Each with where its own texts are.
     records: Vec<(RecordId, &'v Json<'v>, std::ops::Range<usize>)>,
     texts: Vec<Long<'v>>,
 }
 
 impl<'v> Longs<'v> {
-    fn of(rows: &'v [Json<'v>], known: Known<'_>) -> Self {
+    pub(super) fn of(rows: &'v [Json<'v>], known: Known<'_>) -> Self {
         let mut longs = Self::default();
         for row in rows {
             longs.take(row, known, 0);
@@ -219,12 +237,6 @@ impl<'v> Longs<'v> {
         self.texts.iter().any(|long| long.binary)
     }
 
-    /// Bytes that the texts take as they are, beyond their quotes.
-    fn bytes(&self) -> usize {
-        let bytes = |long: &Long<'_>| json_string_bytes(long.text) - 2;
-        self.texts.iter().map(bytes).sum()
-    }
-
     /// Bytes of the list of what is cut to so many code points, at most, where it says no more than names.
     fn listed_bytes(&self, costs: &Costs, chars: usize) -> usize {
         const AROUND_BYTES: usize = 222;
@@ -257,28 +269,43 @@ impl<'v> Longs<'v> {
         &self.texts[own.unwrap_or_default()]
     }
 
+    /// The texts that may be cut.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'v str> {
+        let texts = self.texts.iter().filter(|long| !long.binary);
+        texts.map(|long| long.text)
+    }
+
     /// Fields of a record with texts within them that are cut.
-    fn cut_json(&self, record: usize, chars: usize) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
+    pub(super) fn cut_json(&self, record: usize, chars: usize) -> Vec<&'v str> {
+        let mut names: Vec<&str> = Vec::new();
         for long in self.own(record).iter().filter(|long| long.nested) {
             let cut = is_cut(long.text, chars) || long.binary;
-            if cut && !names.iter().any(|name| name == long.field) {
-                names.push(long.field.to_owned());
+            if cut && !names.contains(&long.field) {
+                names.push(long.field);
             }
         }
         names
     }
 
     /// What is said of the fields that are cut to so many code points.
-    fn ladder(&self, kind: &str, chars: usize, ladder: Ladder<'_>, full: bool) -> Option<Value> {
+    fn ladder(
+        &self,
+        kind: &'static str,
+        chars: usize,
+        ladder: Ladder<'_>,
+        full: bool,
+    ) -> Option<Told<'_>> {
         let mut entries = Vec::new();
-        let (mut told, mut brief) = (0, false);
+        let (mut told, mut brief, mut nested) = (0, false, false);
         for (at, (id, row, _)) in self.records.iter().enumerate() {
             if full && told < MAX_RECORDS {
                 let cut_to = (chars < usize::MAX).then_some(chars);
                 let entry = ladder.record(id, row, cut_to, &self.cut_json(at, chars));
                 told += usize::from(entry.is_some());
-                entries.extend(entry);
+                nested |= entry
+                    .as_ref()
+                    .is_some_and(|entry| !entry.json_fields.is_empty());
+                entries.extend(entry.map(Entry::Full));
                 continue;
             }
             let own = self.own(at);
@@ -286,49 +313,87 @@ impl<'v> Longs<'v> {
                 continue;
             }
             brief = true;
-            let mut entry = json!({"id": id.to_string()});
-            let texts: Vec<Value> = own
+            let field_windows = own
                 .iter()
                 .filter(|long| !long.nested && is_cut(long.text, chars))
-                .map(|long| json!({"field_path": long.field, "size_chars": long.text.chars().count()}))
+                .map(|long| BriefText {
+                    field_path: long.field,
+                    size_chars: long.text.chars().count(),
+                });
+            let json_fields = self.cut_json(at, chars).into_iter();
+            let json_fields: Vec<_> = json_fields
+                .map(|field_path| BriefJson { field_path })
                 .collect();
-            if !texts.is_empty() {
-                entry["field_windows"] = texts.into();
-            }
-            let jsons = self.cut_json(at, chars);
-            if !jsons.is_empty() {
-                let listed = jsons.iter().map(|name| json!({"field_path": name}));
-                entry["json_fields"] = listed.collect();
-            }
-            entries.push(entry);
+            nested |= !json_fields.is_empty();
+            entries.push(Entry::Brief {
+                id: id.to_string(),
+                field_windows: field_windows.collect(),
+                json_fields,
+            });
         }
         if entries.is_empty() {
             return None;
         }
-        let mut all = json!({"kind": kind, "read_tool": "read_record_field"});
-        if brief {
-            // Said once for all that say no more than their names.
-            all["preview_chars"] = json!(chars);
-            all["read"] = json!({
+        // Said once for all that say no more than their names.
+        let read = brief.then(|| {
+            let mut read = json!({
                 "tool": "read_record_field",
                 "args": {"id": "<records[].id>", "field_path": "<field_windows[].field_path>", "offset_chars": chars},
-                "json_fields": {"tool": "fetch", "args": {"id": "<records[].id>", "fields": ["<json_fields[].field_path>"]}},
             });
-            if !entries
-                .iter()
-                .any(|entry| entry.get("json_fields").is_some())
-                && let Some(read) = all["read"].as_object_mut()
-            {
-                read.shift_remove("json_fields");
+            if nested {
+                read["json_fields"] = json!({"tool": "fetch", "args": {"id": "<records[].id>", "fields": ["<json_fields[].field_path>"]}});
             }
-        }
-        all["records"] = entries.into();
-        Some(all)
+            read
+        });
+        Some(Told {
+            kind,
+            read_tool: "read_record_field",
+            preview_chars: brief.then_some(chars),
+            read,
+            records: entries,
+        })
     }
 }
 
+/// What is said of the fields of a page that are cut.
+#[derive(Serialize)]
+struct Told<'v> {
+    kind: &'static str,
+    read_tool: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview_chars: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<Value>,
+    records: Vec<Entry<'v>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry<'v> {
+    Full(RecordEntry<'v>),
+    /// No more than names.
+    Brief {
+        id: String,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        field_windows: Vec<BriefText<'v>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        json_fields: Vec<BriefJson<'v>>,
+    },
+}
+
+#[derive(Serialize)]
+struct BriefText<'v> {
+    field_path: &'v str,
+    size_chars: usize,
+}
+
+#[derive(Serialize)]
+struct BriefJson<'v> {
+    field_path: &'v str,
+}
+
 /// Fields of a row with texts within them that are cut to so many code points.
-pub(super) fn cut_json(row: &Json<'_>, known: Known<'_>, chars: usize) -> Vec<String> {
+pub(super) fn cut_json<'v>(row: &'v Json<'v>, known: Known<'_>, chars: usize) -> Vec<&'v str> {
     Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
@@ -340,13 +405,6 @@ fn is_plain(row: &Json<'_>) -> bool {
         _ => true,
     };
     row.get("expanded").is_none() && super::ladder::fields(row).all(|(_, value)| short(value))
-}
-
-/// The texts of a row that may be cut.
-pub(super) fn long_texts<'v>(row: &'v Json<'v>, known: Known<'_>) -> Vec<&'v str> {
-    let longs = Longs::of(std::slice::from_ref(row), known);
-    let texts = longs.texts.into_iter().filter(|long| !long.binary);
-    texts.map(|long| long.text).collect()
 }
 
 /// Records within a relation that was read along.
@@ -438,6 +496,7 @@ impl Page<'_> {
         Ladder {
             key: &self.asking.options.key,
             authority: self.asking.provider.authority(),
+            measuring: false,
         }
     }
 
@@ -446,8 +505,8 @@ impl Page<'_> {
         rows.unwrap_or_default()
     }
 
-    fn structured<D>(&self, data: D, ladder: Option<Value>) -> Structured<'_, D> {
-        let further = ladder.map(|ladder| ("content_ladder", written(&ladder)));
+    fn structured<D>(&self, data: D, ladder: Option<Box<RawValue>>) -> Structured<'_, D> {
+        let further = ladder.map(|ladder| ("content_ladder", ladder));
         self.asking.structured(data, further, self.request_id)
     }
 
@@ -474,7 +533,8 @@ impl Page<'_> {
         let longs = Longs::of(rows, self.known);
         let binary = longs.has_binary();
         let shown_bytes = if binary {
-            (body_bytes + Costs::of(&longs.texts).bytes(usize::MAX)).saturating_sub(longs.bytes())
+            let costs = Costs::of(&longs.texts);
+            (body_bytes + costs.bytes(usize::MAX)).saturating_sub(costs.given())
         } else {
             body_bytes
         };
@@ -482,6 +542,7 @@ impl Page<'_> {
             return self.brought_down(words, budget);
         }
         let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
+        let ladder = ladder.map(|ladder| written(&ladder));
         let (text, windows, _) = words(&self.body, self.list(), MANNERS[0].text_chars);
         let around = self.structured(Value::Null, ladder);
         let reply = asking.reply(text.clone(), &around, &windows);
@@ -520,15 +581,15 @@ impl Page<'_> {
     fn brought_down(mut self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
         self.say_once();
         let rows = self.list().len();
-        let mut found = None;
         let mut smallest = usize::MAX;
         {
             let longs = Longs::of(self.list(), self.known);
             let costs = Costs::of(&longs.texts);
-            let body_bytes = self.body.bytes().saturating_sub(longs.bytes());
+            let body_bytes = self.body.bytes().saturating_sub(costs.given());
             for manner in MANNERS {
-                let ladder =
-                    |chars: usize| longs.ladder(self.kind, chars, self.ladder(), manner.full);
+                let told = |chars: usize, ladder: Ladder<'_>| {
+                    longs.ladder(self.kind, chars, ladder, manner.full)
+                };
                 // The shorter the previews, the more fields are listed: this is the most that it takes.
                 let texts = costs.bytes(manner.least_chars);
                 let mut listed = longs.listed_bytes(&costs, manner.least_chars);
@@ -536,7 +597,12 @@ impl Page<'_> {
                 if manner.full && least(listed) <= budget {
                     // What is listed in full has an offset and a cursor that grow by some digits.
                     let slack = 16 * longs.records.len().min(MAX_RECORDS) + 8;
-                    let whole = json_bytes(&ladder(manner.least_chars), Measure::Bare);
+                    let measuring = Ladder {
+                        measuring: true,
+                        ..self.ladder()
+                    };
+                    let whole = told(manner.least_chars, measuring);
+                    let whole = json_bytes(&whole, Measure::Bare);
                     listed = listed.max(whole + slack);
                 }
                 let least = least(listed);
@@ -546,7 +612,8 @@ impl Page<'_> {
                 }
                 let (text, windows, _) = words(&self.body, self.list(), manner.text_chars);
                 let windows = windows.into_iter().take(manner.links).collect::<Vec<_>>();
-                let structured = self.structured(Value::Null, Some(Value::Null));
+                let nothing = written(&Value::Null);
+                let structured = self.structured(Value::Null, Some(nothing));
                 let around = self
                     .asking
                     .reply(text.clone(), &structured, &windows)
@@ -567,8 +634,10 @@ impl Page<'_> {
                     }
                 }
                 // What is reckoned is close; what is sent is measured.
-                let whole = |chars: usize, ladder: &Option<Value>| {
-                    around + body_bytes + costs.bytes(chars) + json_bytes(ladder, Measure::Bare)
+                let ladder = |chars: usize| told(chars, self.ladder()).map(|told| written(&told));
+                let whole = |chars: usize, ladder: &Option<Box<RawValue>>| {
+                    let listed = ladder.as_ref().map_or("null", |ladder| ladder.get());
+                    around + body_bytes + costs.bytes(chars) + listed.len()
                 };
                 let mut listed = ladder(low);
                 while whole(low, &listed) > budget && low > manner.least_chars {
@@ -578,13 +647,9 @@ impl Page<'_> {
                 if whole(low, &listed) > budget {
                     continue;
                 }
-                found = Some((low, listed, text, windows));
-                break;
+                let structured = self.structured(self.short(low), listed);
+                return Ok(self.asking.reply(text, &structured, &windows));
             }
-        }
-        if let Some((chars, ladder, text, windows)) = found {
-            let structured = self.structured(self.short(chars), ladder);
-            return Ok(self.asking.reply(text, &structured, &windows));
         }
         if rows > 1 {
             // What is left of the budget, for records of the size that these have.
@@ -623,6 +688,7 @@ impl Page<'_> {
         for _ in 0..MAX_RECKONINGS {
             self.body = whole.clone();
             let ladder = self.left_over(room, manner.least_chars);
+            let ladder = ladder.as_ref().map(written);
             let structured = self.structured(self.short(manner.least_chars), ladder);
             let reply = self.asking.reply(text.clone(), &structured, &windows);
             let over = reply.bytes().saturating_sub(budget);
@@ -633,6 +699,7 @@ impl Page<'_> {
         }
         self.body = whole;
         let ladder = self.left_over(0, manner.least_chars);
+        let ladder = ladder.as_ref().map(written);
         let structured = self.structured(self.short(manner.least_chars), ladder);
         self.asking.reply(text, &structured, &windows)
     }
@@ -641,7 +708,8 @@ impl Page<'_> {
     fn left_over(&mut self, room: usize, chars: usize) -> Option<Value> {
         let omitted = self.leave_out(room, chars);
         let longs = Longs::of(self.list(), self.known);
-        let mut ladder = longs.ladder(self.kind, chars, self.ladder(), false);
+        let ladder = longs.ladder(self.kind, chars, self.ladder(), false);
+        let mut ladder = ladder.map(|ladder| json!(ladder));
         let cut = self.cut_lists(MOST_JSON_BYTES);
         tell_lists(&mut ladder, self.kind, cut);
         if !omitted.is_null() {

@@ -14,7 +14,7 @@ use super::id::{RecordId, WindowId, check_name};
 use super::json::Json;
 use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
 use super::list::{cursor, records_at, told};
-use super::page::{InWords, Page, TooMany, cut_json, long_texts};
+use super::page::{InWords, Longs, Page, TooMany};
 use super::refusal::Refusal;
 use super::short::{ShortFields, ShortRow, ShortWithin};
 use super::text::{cut, is_longer, json_text};
@@ -347,7 +347,8 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
         };
     };
     // Where a text is cut to nothing the mark that it was cut is left.
-    let texts = long_texts(row, known);
+    let longs = Longs::of(std::slice::from_ref(row), known);
+    let texts: Vec<&str> = longs.texts().collect();
     let around = line(0).chars().count();
     let room = max_chars.saturating_sub(around);
     if escaped_within(&texts, room + texts.len()) {
@@ -375,14 +376,11 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
         (told, shown) = (cut(&told, room).into_owned(), 0);
         named = fields(row).map(|(name, _)| name).collect();
     } else {
-        let nested = cut_json(row, known, shown);
+        let nested = longs.cut_json(0, shown);
         named.retain(|name| {
             let value = row["data"].get(*name).or_else(|| row.get(*name));
             let text = value.and_then(Json::as_str);
-            text.map_or_else(
-                || nested.iter().any(|own| own == name),
-                |text| is_cut(text, shown),
-            )
+            text.map_or_else(|| nested.contains(name), |text| is_cut(text, shown))
         });
     }
     if named.is_empty() {

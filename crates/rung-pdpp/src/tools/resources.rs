@@ -198,6 +198,7 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
     let ladder = Ladder {
         key: &asking.options.key,
         authority: asking.provider.authority(),
+        measuring: false,
     };
     for (chars, list_bytes) in [
         (usize::MAX, usize::MAX),
@@ -211,7 +212,7 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         let lists = cut_lists(&mut body, list_bytes);
         let cut_to = (chars < usize::MAX).then_some(chars);
         let mut cut = cut_json(&original, known, chars);
-        cut.extend(lists);
+        cut.extend(lists.iter().map(String::as_str));
         let told = ladder.record(&id, &original, cut_to, &cut);
         let mut body = json!(ShortRow {
             row: &body,
@@ -219,7 +220,7 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
             chars
         });
         if let Some(told) = told {
-            body["content_ladder"] = told;
+            body["content_ladder"] = json!(told);
         }
         // Set out for people where there is room, and without its spaces where there is not.
         let mut whole = contents(uri, &body);

@@ -8,18 +8,27 @@ use super::json::Json;
 
 /// The first so many code points, and `…` where there were more.
 pub(super) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
-    if text.len() <= max_chars {
-        return text.into();
-    }
-    match text.char_indices().nth(max_chars) {
+    match nth_char(text, max_chars) {
         None => text.into(),
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        Some(end) => format!("{}…", &text[..end]).into(),
     }
+}
+
+/// Where a code point begins, if there are so many.
+fn nth_char(text: &str, n: usize) -> Option<usize> {
+    if n >= text.len() {
+        return None;
+    }
+    // Most texts are ASCII, in which code points are bytes.
+    if text.as_bytes()[..n].is_ascii() {
+        return Some(n);
+    }
+    text.char_indices().nth(n).map(|(at, _)| at)
 }
 
 /// Whether a text has more code points than this, found out without counting them all.
 pub(super) fn is_longer(text: &str, chars: usize) -> bool {
-    text.len() > chars && text.char_indices().nth(chars).is_some()
+    nth_char(text, chars).is_some()
 }
 
 /// Something as JSON.

@@ -284,6 +284,7 @@ impl Window {
         let ladder = Ladder {
             key: &asking.options.key,
             authority: asking.provider.authority(),
+            measuring: false,
         };
         let revision = self.revision();
         let cursor = |at: (u64, bool)| {
