@@ -315,7 +315,11 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
                 Some(fault) if modern && fault.code() == Code::MissingCapability => {
                     Err(incapable(fault))
                 }
-                _ => Ok(json(&reply).into_bytes()),
+                _ => {
+                    let mut written = Vec::with_capacity(reply.bytes());
+                    serde_json::to_writer(&mut written, &reply).expect("a reply is JSON");
+                    Ok(written)
+                }
             }
         });
         if may_be_task && !modern {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use rung_ladder::json_string_bytes;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -131,6 +132,16 @@ impl<'b> Hit<'b> {
             snippet: snippet.map(|text| around(&plain(text), q, SNIPPET_CHARS).into_owned()),
             excerpts,
         }
+    }
+
+    /// Bytes that it takes at least, with everything that is known of it.
+    pub(super) fn least_bytes(&self) -> usize {
+        let head = self.head.iter();
+        let head = head.map(|(name, text)| name.len() + 4 + json_string_bytes(text));
+        let excerpts = self.all_excerpts();
+        let excerpts = excerpts.map(|one| one.field.len() + json_string_bytes(&one.text));
+        let snippet = self.snippet.as_deref().map_or(0, json_string_bytes);
+        head.sum::<usize>() + excerpts.sum::<usize>() + snippet
     }
 
     /// What stands under one of its names.
@@ -319,7 +330,8 @@ fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
     }
     let record = first_text(hit, &["record_key", "record_id", "id"])?;
     // Some providers have written the whole id there already.
-    if let Ok(mut id) = RecordId::parse(record)
+    if record.contains(':')
+        && let Ok(mut id) = RecordId::parse(record)
         && (hit["stream"].is_null() || hit["stream"] == *id.stream)
     {
         id.connection = id.connection.or_else(|| connection.map(str::to_owned));

@@ -42,7 +42,9 @@ pub(super) fn is_harmless(name: &str) -> bool {
         c.is_control()
             || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
     };
-    name != "." && !name.contains("..") && !name.chars().any(odd)
+    // Most names are plain, and are seen to be at one glance.
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'.' || byte == b' ';
+    name.bytes().all(plain) || name != "." && !name.contains("..") && !name.chars().any(odd)
 }
 
 /// A record, by where it is.

@@ -159,6 +159,33 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Whether it takes more bytes than this, found out without looking at all of it.
+    pub(super) fn is_larger(&self, max_bytes: usize) -> bool {
+        self.bytes_left(max_bytes).is_none()
+    }
+
+    /// What is left of some bytes beside it; `None` where it takes more.
+    fn bytes_left(&self, bytes: usize) -> Option<usize> {
+        match self {
+            Self::Array(items) => {
+                let around = "[]".len() + items.len().saturating_sub(1);
+                let left = bytes.checked_sub(around)?;
+                items
+                    .iter()
+                    .try_fold(left, |left, item| item.bytes_left(left))
+            }
+            Self::Object(members) => {
+                let around = "{}".len() + members.len().saturating_sub(1);
+                let left = bytes.checked_sub(around)?;
+                members.iter().try_fold(left, |left, (name, value)| {
+                    let left = left.checked_sub(json_string_bytes(name) + 1)?;
+                    value.bytes_left(left)
+                })
+            }
+            other => bytes.checked_sub(other.bytes()),
+        }
+    }
+
     /// The same for whoever knows no other form.
     pub(super) fn to_value(&self) -> Value {
         match self {
@@ -445,6 +472,10 @@ impl<'de: 'a, 'a> Visitor<'de> for Reader<'a> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'a>, A::Error> {
         let mut members = Members::default();
         while let Some((Name(name), value)) = map.next_entry()? {
+            if members.is_empty() {
+                // As many as most have, so that they are not moved.
+                members.0.reserve(8);
+            }
             members.0.push((name, value));
         }
         members.settle();
@@ -474,5 +505,95 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
             }
         }
         deserializer.deserialize_str(Reader(std::marker::PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// It is what `serde_json::Value` is, or the same refusal.
+    fn is_the_same(text: &str) {
+        let own: Result<Json<'_>, _> = serde_json::from_slice(text.as_bytes());
+        let other: Result<Value, _> = serde_json::from_slice(text.as_bytes());
+        match (own, other) {
+            (Ok(own), Ok(other)) => {
+                let written = other.to_string();
+                assert_eq!(own.to_string(), written, "{text}");
+                assert_eq!(own.bytes(), written.len(), "{text}");
+                assert!(!own.is_larger(written.len()), "{text}");
+                assert!(own.is_larger(written.len() - 1), "{text}");
+                assert_eq!(own.to_value(), other, "{text}");
+                assert_eq!(Json::from(&other), own, "{text}");
+                assert_eq!(Json::from(other), own, "{text}");
+            }
+            (own, other) => {
+                let told = own.map(|_| ()).map_err(|error| error.to_string());
+                let known = other.map(|_| ()).map_err(|error| error.to_string());
+                assert_eq!(told, known, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_odd_is_as_it_is_elsewhere() {
+        let many: Vec<String> = (0..60).map(|n| format!("\"n{}\":{n}", n % 40)).collect();
+        let deep = format!("{}{}", "[".repeat(130), "]".repeat(130));
+        for text in [
+            "",
+            "nul",
+            "[1,]",
+            "{\"a\":1,}",
+            "{\"a\":1}x",
+            "\"\u{1}\"",
+            r#""\ud83e""#,
+            "1e999",
+            r#"{"b":1,"a":2,"b":[3],"c":null,"a":{"a":1}}"#,
+            r#"{"\u0061":"\u00fc\/\ud83e\udd80","a":"\"\\\n\t\b\f\u0000"}"#,
+            "[0,-0,1.0,1e3,-1.5e-7,18446744073709551615,18446744073709551616,-9223372036854775808]",
+            &format!("{{{}}}", many.join(",")),
+            &deep,
+        ] {
+            is_the_same(text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn read_and_written_it_is_what_it_is_elsewhere(text in json(4)) {
+            is_the_same(&text);
+        }
+
+        #[test]
+        fn broken_it_is_refused_as_elsewhere(text in json(3), cut in any::<prop::sample::Index>()) {
+            let at = text.floor_char_boundary(cut.index(text.len() + 1));
+            is_the_same(&text[..at]);
+        }
+    }
+
+    /// JSON with names that repeat, and texts that are escaped.
+    fn json(depth: u32) -> impl Strategy<Value = String> {
+        let text = || any::<String>().prop_map(|text| Value::from(text).to_string());
+        let leaf = prop_oneof![
+            text(),
+            any::<i64>().prop_map(|number| number.to_string()),
+            any::<f64>().prop_map(|number| Value::from(number).to_string()),
+            Just("true".to_owned()),
+            Just("null".to_owned()),
+        ];
+        leaf.prop_recursive(depth, 64, 6, move |inner| {
+            let member = (
+                prop_oneof![Just("\"a\"".to_owned()), Just("\"b\"".to_owned()), text()],
+                inner.clone(),
+            );
+            let member = member.prop_map(|(name, value)| format!("{name}: {value}"));
+            prop_oneof![
+                prop::collection::vec(inner, 0..6)
+                    .prop_map(|items| format!("[{}]", items.join(", "))),
+                prop::collection::vec(member, 0..6)
+                    .prop_map(|members| format!("{{{}}}", members.join(","))),
+            ]
+        })
     }
 }

@@ -397,6 +397,16 @@ pub(super) fn cut_json<'v>(row: &'v Json<'v>, known: Known<'_>, chars: usize) ->
     Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
+/// Whether there are bytes somewhere in it, in place of which something shorter is shown.
+fn has_binary(value: &Json<'_>) -> bool {
+    match value {
+        Json::String(text) => is_base64(text),
+        Json::Array(items) => items.iter().any(has_binary),
+        Json::Object(members) => members.values().any(has_binary),
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
+}
+
 /// Whether a row has nothing but short values: nothing to be listed, and no bytes that must not be shown.
 fn is_plain(row: &Json<'_>) -> bool {
     let short = |value: &Json<'_>| match value {
@@ -525,6 +535,10 @@ impl Page<'_> {
         let (asking, budget) = (self.asking, self.asking.usual_bytes());
         if !asking.call.rendering.structured {
             return self.in_words(words, budget);
+        }
+        let large = self.body.is_larger(budget);
+        if large && !self.list().iter().any(has_binary) {
+            return self.brought_down(words, budget);
         }
         let body_bytes = self.body.bytes();
         let plain = self.list().iter().all(is_plain);

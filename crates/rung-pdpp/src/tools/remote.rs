@@ -88,17 +88,28 @@ impl Remote {
         Ok(credential)
     }
 
-    /// Made when it is first needed: what reads certificates takes its time.
+    /// Whether anybody's certificate will be looked at: the provider's, or that of a proxy on the way there.
+    fn is_secured(&self) -> bool {
+        const PROXIES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+        let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        !self.url.starts_with("http://") || PROXIES.iter().any(|name| set(&name))
+    }
+
+    /// Made when it is first needed: what reads certificates takes its time, and memory, where any are needed.
     fn client(&self) -> Result<&Client, Fault> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
         let _first_one_counts = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
+        let mut client = Client::builder()
             .redirect(redirect::Policy::none())
             .timeout(self.patience)
             .tcp_nodelay(true)
-            .user_agent(concat!("rung/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("rung/", env!("CARGO_PKG_VERSION")));
+        if !self.is_secured() {
+            client = client.tls_certs_only([]);
+        }
+        let client = client
             .build()
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
         Ok(self.client.get_or_init(|| client))

@@ -281,16 +281,13 @@ impl Page<'_> {
 
     /// The reply with everything in it, if that fits.
     fn whole(&self, asking: &Asking<'_>, budget: usize) -> Option<Reply> {
-        // It takes no less than it came with.
-        if self.body.bytes() > budget {
+        // It takes no less than it came with, and each hit is told once more.
+        let hits = self.hits.iter().map(Hit::least_bytes).sum::<usize>();
+        if self.body.bytes() + hits > budget {
             return None;
         }
-        let body = self.envelope(None);
         let results = written(&self.hits.iter().map(WholeHit).collect::<Vec<_>>());
-        if self.body.bytes() + results.get().len() > budget {
-            return None;
-        }
-        let structured = self.structured(asking, body, results, self.ladder());
+        let structured = self.structured(asking, self.envelope(None), results, self.ladder());
         let whole = asking.reply(self.words(1_700), &structured, &self.windows(3));
         (whole.bytes() <= budget).then_some(whole)
     }
