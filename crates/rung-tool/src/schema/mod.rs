@@ -1,6 +1,9 @@
 //! JSON Schemas: made from our types, compiled once, and safe to run even when they are not ours.
 
 mod cost;
+mod plain;
+
+use std::sync::OnceLock;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -8,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 use cost::Cost;
+use plain::Plain;
 
 /// Bytes of a schema that we are willing to compile.
 const SCHEMA_BYTES: usize = 256 << 10;
@@ -20,8 +24,11 @@ const PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     source: Value,
-    validator: jsonschema::Validator,
     cost: Cost,
+    /// What judges in place of the validator, where nothing in the schema is unusual.
+    plain: Option<Plain>,
+    /// Made at once where it judges, else when there is a refusal to explain: it takes more time and memory than all else here.
+    validator: OnceLock<jsonschema::Validator>,
 }
 
 impl Schema {
@@ -33,20 +40,22 @@ impl Schema {
         }
         // First, since the compiler itself follows references.
         let cost = Cost::of(source).map_err(invalid)?;
-        let patterns = jsonschema::PatternOptions::fancy_regex()
-            .backtrack_limit(BACKTRACKS)
-            .size_limit(PATTERN_BYTES)
-            .dfa_size_limit(PATTERN_BYTES);
-        let validator = jsonschema::options()
-            .with_draft(jsonschema::Draft::Draft202012)
-            .with_pattern_options(patterns)
-            .offline()
-            .build(source)
-            .map_err(|error| invalid(error.to_string()))?;
+        let plain = Plain::of(source);
+        let validator = match plain {
+            Some(_) => OnceLock::new(),
+            None => OnceLock::from(validator(source).map_err(invalid)?),
+        };
         Ok(Self {
             source: source.clone(),
-            validator,
             cost,
+            plain,
+            validator,
+        })
+    }
+
+    fn validator(&self) -> &jsonschema::Validator {
+        self.validator.get_or_init(|| {
+            validator(&self.source).expect("a plain schema is sound, and any other was compiled")
         })
     }
 
@@ -59,9 +68,12 @@ impl Schema {
     ///
     /// Where references make judging it cost out of all proportion, that is said instead.
     pub fn accepts(&self, instance: &Value) -> Result<bool> {
+        if let Some(plain) = &self.plain {
+            return Ok(plain.accepts(instance));
+        }
         let judged = self.cost.check(&self.source, instance);
         judged.map_err(Error::SchemaInvalid)?;
-        Ok(self.validator.is_valid(instance))
+        Ok(self.validator().is_valid(instance))
     }
 
     /// What is wrong with an `instance` that is not accepted.
@@ -69,8 +81,22 @@ impl Schema {
         &'i self,
         instance: &'i Value,
     ) -> impl Iterator<Item = jsonschema::ValidationError<'i>> {
-        self.validator.iter_errors(instance)
+        self.validator().iter_errors(instance)
     }
+}
+
+/// What judges by a schema, or why there is none.
+fn validator(source: &Value) -> Result<jsonschema::Validator, String> {
+    let patterns = jsonschema::PatternOptions::fancy_regex()
+        .backtrack_limit(BACKTRACKS)
+        .size_limit(PATTERN_BYTES)
+        .dfa_size_limit(PATTERN_BYTES);
+    jsonschema::options()
+        .with_draft(jsonschema::Draft::Draft202012)
+        .with_pattern_options(patterns)
+        .offline()
+        .build(source)
+        .map_err(|error| error.to_string())
 }
 
 /// The schema of a tool's input.
