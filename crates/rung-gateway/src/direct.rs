@@ -66,17 +66,17 @@ impl Direct {
 
     async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
         let (_, server, tool) = self.find(&call.permit, name)?;
+        let id = format!("{}::{}", server.name(), tool.tool.name);
         let order = Order {
-            server,
-            tool,
+            id: &id,
             arguments,
             meta: None,
             timeout: TIMEOUT,
             as_task: None,
         };
         let answer = match self.0.invoke(call, &order).await? {
-            Outcome::Done(answer) => answer,
-            Outcome::Task(_) => unreachable!("nobody asked for a task"),
+            (_, Outcome::Done(answer)) => answer,
+            (_, Outcome::Task(_)) => unreachable!("nobody asked for a task"),
         };
         let state = self.0.state();
         let limits = Limits::of(&self.0, call, None);

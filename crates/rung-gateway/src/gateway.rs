@@ -432,6 +432,13 @@ impl State {
         })
     }
 
+    /// The tool of that name, where its server was seen to have it and may have as many.
+    pub(crate) fn tool_of(&self, server: &Server, name: &str) -> Option<Arc<Known>> {
+        let seen = server.seen()?;
+        let mut tools = seen.tools.iter().take(self.most_tools());
+        tools.find(|known| *known.tool.name == *name).cloned()
+    }
+
     /// The tools of a server that somebody sees: those that are allowed, as many as a server may have.
     pub(crate) fn tools_of<'a>(
         &'a self,

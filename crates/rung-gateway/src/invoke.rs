@@ -19,14 +19,20 @@ use crate::server::{InUse, Server};
 
 /// A tool that is to be called.
 pub(crate) struct Order<'a> {
-    pub(crate) server: Arc<Server>,
-    pub(crate) tool: Arc<Known>,
+    pub(crate) id: &'a str,
     pub(crate) arguments: &'a RawValue,
     /// What goes along in `_meta`, as an object.
     pub(crate) meta: Option<String>,
     pub(crate) timeout: Duration,
-    /// It is to be a task, to last for so long at most.
+    /// It is to be a task, to last for so long at most, if the tool can be one.
     pub(crate) as_task: Option<Option<u64>>,
+}
+
+/// An order, and whom it goes to.
+pub(crate) struct Called<'a> {
+    pub(crate) order: &'a Order<'a>,
+    pub(crate) server: &'a Arc<Server>,
+    pub(crate) tool: &'a Known,
 }
 
 /// What became of it.
@@ -38,63 +44,67 @@ pub(crate) enum Outcome {
 }
 
 impl Gateway {
-    /// The tool that an id means, as `server::tool`, or by its bare name where only one has it. A server that was never seen is
-    /// started, to find out.
+    /// The tool that an id means. A server that was never seen is started, to find out.
     pub(crate) async fn tool(
         &self,
         call: &Call,
         id: &str,
     ) -> Result<(Arc<Server>, Arc<Known>), Fault> {
-        let Some((server, tool)) = id.split_once("::") else {
-            return self.tool_by_name(call, id);
-        };
-        let state = self.state();
-        let seen = |server: &Server| {
-            let seen = server.seen()?;
-            let tools = state.tools_of(&call.permit, server, &seen);
-            let mut named = tools.filter(|known| &*known.tool.name == tool);
-            named.next().cloned()
-        };
-        let found = state.servers.get(server);
-        // What is not there for the caller is as what is not there.
-        let found = found.filter(|_| state.sees(&call.permit, Thing::Tool { server, tool }));
-        let Some(found) = found else {
-            return Err(self.unknown(call, id));
-        };
-        if let Some(known) = seen(found) {
-            return Ok((found.clone(), known));
-        }
-        // It may have come since it was last looked.
-        let instance = found.open(call).await?;
-        found.look(&instance).await?;
-        match seen(found) {
-            Some(known) => Ok((found.clone(), known)),
-            None => Err(self.unknown(call, id)),
-        }
+        let (server, name) = self.place(call, id)?;
+        let tool = self.tool_of(call, &server, &name).await?;
+        Ok((server, tool))
     }
 
-    fn tool_by_name(&self, call: &Call, name: &str) -> Result<(Arc<Server>, Arc<Known>), Fault> {
-        let (state, shelf) = (self.state(), self.shelf());
-        let named = shelf.tools.iter().filter(|(server, known)| {
-            let (server, tool) = (&**server.name(), &*known.tool.name);
-            tool == name && state.sees(&call.permit, Thing::Tool { server, tool })
-        });
-        let mut named: Vec<_> = named.collect();
-        match (named.pop(), named.is_empty()) {
-            (Some((server, known)), true) => Ok((server.clone(), known.clone())),
-            (Some(last), false) => {
-                named.push(last);
-                let ids = named
+    /// The server that an id leads to, and the tool's name there: `server::tool`, or the bare name where only one has it.
+    fn place(&self, call: &Call, id: &str) -> Result<(Arc<Server>, String), Fault> {
+        let state = self.state();
+        let sees = |server: &str, tool: &str| {
+            let thing = Thing::Tool { server, tool };
+            state.sees(&call.permit, thing)
+        };
+        if let Some((server, tool)) = id.split_once("::") {
+            // What is not there for the caller is as what is not there.
+            let found = state.servers.get(server).filter(|_| sees(server, tool));
+            let found = found.ok_or_else(|| self.unknown(call, id))?;
+            return Ok((found.clone(), tool.to_owned()));
+        }
+        let shelf = self.shelf();
+        let named = shelf.tools.iter();
+        let named =
+            named.filter(|(server, known)| *known.tool.name == *id && sees(server.name(), id));
+        let servers: Vec<&Arc<Server>> = named.map(|(server, _)| server).collect();
+        match servers.as_slice() {
+            [] => Err(self.unknown(call, id)),
+            [only] => Ok((Arc::clone(only), id.to_owned())),
+            several => {
+                let ids = several
                     .iter()
-                    .map(|(server, _)| format!("{}::{name}", server.name()));
+                    .map(|server| format!("{}::{id}", server.name()));
                 let ids: Vec<String> = ids.collect();
-                let why = format!("{} servers have a tool named {name:?}", ids.len());
+                let why = format!("{} servers have a tool named {id:?}", ids.len());
                 Err(Fault::new(Code::InvalidArguments, why)
                     .with_hint(format!("use one of {}", ids.join(", ")))
                     .with(Detail::Allowed, ids))
             }
-            (None, _) => Err(self.unknown(call, name)),
         }
+    }
+
+    /// A tool of a server that the caller sees.
+    async fn tool_of(
+        &self,
+        call: &Call,
+        server: &Arc<Server>,
+        name: &str,
+    ) -> Result<Arc<Known>, Fault> {
+        let state = self.state();
+        let seen = || state.tool_of(server, name);
+        if let Some(known) = seen() {
+            return Ok(known);
+        }
+        // It may have come since it was last looked.
+        let instance = server.open(call).await?;
+        server.look(&instance).await?;
+        seen().ok_or_else(|| self.unknown(call, &format!("{}::{name}", server.name())))
     }
 
     /// The fault of a tool that is not there, with those that might be meant.
@@ -130,40 +140,55 @@ impl Gateway {
         }
     }
 
-    /// Calls a tool. It is sent once; once more where nothing was sent, or where the tool says that twice is once.
-    pub(crate) async fn invoke(&self, call: &Call, order: &Order<'_>) -> Result<Outcome, Fault> {
-        check(&order.tool, order.arguments)?;
-        let name = &order.tool.tool.name;
+    /// Calls a tool, and says by which id. It is sent once; once more where nothing was sent, or where the tool says that twice
+    /// is once.
+    pub(crate) async fn invoke(
+        &self,
+        call: &Call,
+        order: &Order<'_>,
+    ) -> Result<(String, Outcome), Fault> {
+        let (server, name) = self.place(call, order.id)?;
         let running = self
             .0
             .calls
-            .begin(order.server.name(), name, call, order.timeout);
+            .begin(server.name(), &name, call, order.timeout);
         let begun = running.begun.clone();
-        tokio::select! {
+        let working = async {
+            let tool = self.tool_of(call, &server, &name).await?;
+            check(&tool, order.arguments)?;
+            let called = Called {
+                order,
+                server: &server,
+                tool: &tool,
+            };
+            self.attempt(call, &called, &begun).await
+        };
+        let outcome = tokio::select! {
             biased;
             () = begun.ended() => {
                 let why = format!("the call of {} was cancelled", begun.tool_id);
-                Err(Fault::new(Code::CallCancelled, why)
-                    .with_hint("look whether it was done before you do it again"))
+                return Err(Fault::new(Code::CallCancelled, why)
+                    .with_hint("look whether it was done before you do it again"));
             }
-            done = self.attempt(call, order, &begun) => done,
-        }
+            done = working => done?,
+        };
+        Ok((begun.tool_id.clone(), outcome))
     }
 
     async fn attempt(
         &self,
         call: &Call,
-        order: &Order<'_>,
+        called: &Called<'_>,
         begun: &Arc<Begun>,
     ) -> Result<Outcome, Fault> {
         let mut again = true;
         loop {
-            let instance = order.server.open(call).await?;
-            match self.send(call, order, begun, instance).await {
+            let instance = called.server.open(call).await?;
+            match self.send(call, called, begun, instance).await {
                 Err(Error::Unavailable { .. }) if again => {}
-                Err(Error::Lost { .. }) if again && order.tool.repeatable => {}
+                Err(Error::Lost { .. }) if again && called.tool.repeatable => {}
                 Ok(outcome) => return Ok(outcome),
-                Err(error) => return Err(order.server.fault(error)),
+                Err(error) => return Err(called.server.fault(error)),
             }
             again = false;
         }
@@ -172,10 +197,11 @@ impl Gateway {
     async fn send(
         &self,
         call: &Call,
-        order: &Order<'_>,
+        called: &Called<'_>,
         begun: &Arc<Begun>,
         instance: InUse,
     ) -> Result<Outcome, Error> {
+        let order = called.order;
         let how = How {
             deadline: Some(Instant::now() + order.timeout),
             delegate: Some(Arc::new(Heard {
@@ -186,13 +212,15 @@ impl Gateway {
             ..How::default()
         };
         instance.log_from(call.peer.log_level()).await;
-        let tool = &order.tool.tool;
-        let connection = instance.connection.clone();
-        let Some(ttl) = order.as_task else {
-            let answer = connection.call(tool, order.arguments, how).await?;
-            return Ok(Outcome::Done(answer));
-        };
-        self.begin_task(call, order, instance, ttl, how).await
+        let ttl = order.as_task.filter(|_| called.tool.tasks.is_some());
+        if let Some(ttl) = ttl {
+            return self.begin_task(call, called, instance, ttl, how).await;
+        }
+        let connection = &instance.connection;
+        let answer = connection
+            .call(&called.tool.tool, order.arguments, how)
+            .await?;
+        Ok(Outcome::Done(answer))
     }
 }
 

@@ -11,7 +11,7 @@ use rung_tool::Call;
 
 use crate::calls::Owner;
 use crate::gateway::Gateway;
-use crate::invoke::{Order, Outcome};
+use crate::invoke::{Called, Outcome};
 use crate::server::{InUse, Server};
 
 /// Tasks that are remembered, in all and of one server.
@@ -120,24 +120,26 @@ impl Gateway {
     pub(crate) async fn begin_task(
         &self,
         call: &Call,
-        order: &Order<'_>,
+        called: &Called<'_>,
         instance: InUse,
         ttl_ms: Option<u64>,
         how: How,
     ) -> Result<Outcome, Error> {
-        let tool = &order.tool.tool;
+        let tool = &called.tool.tool;
         let connection = &instance.connection;
-        let begun = connection.begin(tool, order.arguments, ttl_ms, how).await?;
+        let begun = connection
+            .begin(tool, called.order.arguments, ttl_ms, how)
+            .await?;
         let begun = match begun {
             Begun::Done(answer) => return Ok(Outcome::Done(answer)),
             Begun::Task(task) => task,
         };
         self.0.tasks.add(Task {
             id: begun.id,
-            server: order.server.clone(),
+            server: called.server.clone(),
             instance: Arc::new(instance),
             owner: Owner::of(call),
-            tool_id: format!("{}::{}", order.server.name(), tool.name),
+            tool_id: format!("{}::{}", called.server.name(), tool.name),
             begun_ms: crate::now_ms(),
             state: begun.state.get().into(),
         });

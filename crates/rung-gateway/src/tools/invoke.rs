@@ -193,7 +193,6 @@ impl<'a> Input<'a> {
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input = Input::read(&asking)?;
     let (gateway, call) = (asking.gateway, asking.call);
-    let (server, tool) = gateway.tool(call, &input.tool_id).await?;
     let nothing;
     let arguments = match input.arguments {
         Some(arguments) => arguments,
@@ -206,17 +205,15 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let default = Options::default();
     let options = options.unwrap_or(&default);
     let wish = input.task.as_ref().filter(|wish| wish.enabled);
-    let as_task = wish.filter(|_| tool.tasks.is_some());
     let order = Order {
+        id: &input.tool_id,
         arguments,
         meta: input.meta(),
         timeout: options.timeout(),
-        as_task: as_task.map(|wish| wish.ttl.map(|seconds| seconds.saturating_mul(1_000))),
-        server,
-        tool,
+        as_task: wish.map(|wish| wish.ttl.map(|seconds| seconds.saturating_mul(1_000))),
     };
-    let tool_id = format!("{}::{}", order.server.name(), order.tool.tool.name);
-    match gateway.invoke(call, &order).await? {
+    let (tool_id, outcome) = gateway.invoke(call, &order).await?;
+    match outcome {
         Outcome::Done(answer) => {
             let state = gateway.state();
             let (masks, limits) = (options.masks(&state.rules), options.limits(&asking));

@@ -339,6 +339,9 @@ impl Connection {
         };
         match tokio::time::timeout_at(deadline, opening).await {
             Ok(Ok(opened)) => opened,
+            Ok(Err(ended)) if ended.is_cancelled() => {
+                Err(unavailable("it was stopped while it started"))
+            }
             Ok(Err(_)) => Err(unavailable("it could not be opened: a bug of ours")),
             Err(_) => Err(unavailable("it did not get ready in time")),
         }
