@@ -31,6 +31,7 @@ NPM = {
     "everything": "@modelcontextprotocol/server-everything@2026.8.31",
     "filesystem": "@modelcontextprotocol/server-filesystem@2026.8.31",
     "memory": "@modelcontextprotocol/server-memory@2026.8.31",
+    "sequential-thinking": "@modelcontextprotocol/server-sequential-thinking@2026.8.31",
     "everything-0.6.2": "@modelcontextprotocol/server-everything@0.6.2",
 }
 PYPI = {

@@ -207,6 +207,13 @@ impl Steps {
                 "target/servers",
             ]))
         });
+        self.needing("python3", "real servers behind the gateway", || {
+            run(command("python3").args([
+                "clients/gateway.py",
+                "target/debug/rung",
+                "target/servers",
+            ]))
+        });
         self.step("benchmarks", benchmarks);
     }
 
