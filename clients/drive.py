@@ -6,9 +6,10 @@
 RUNG is the binary; FOLDER is where the clients are installed, and is used again by the next run;
 CLIENT limits the run to clients whose name contains one of these words.
 
-Every row of the table has a server, a data folder and an empty home of its own. It goes on one of three
-errands: to the door itself; for personal data, by the adapter over stdio and hosted over HTTP; or to a
-database, over stdio, which it opens, asks, and of which it reads an answer on. A row passes when the
+Every row of the table has a server, a data folder and an empty home of its own. It goes on one of four
+errands: to the door itself; for personal data, by the adapter over stdio and hosted over HTTP; to a
+database, over stdio, which it opens, asks, and of which it reads an answer on; or through the gateway, over
+stdio, to a tool of another server, which it finds, describes, calls, and of which it reads an answer on. A row passes when the
 client lists the errand's tools, calls them, gets their answers, and speaks the protocol version that the
 row says it speaks. What a client sends is recorded on the way, so the version is seen and not believed.
 A client that starts the server anew for every call cannot keep a database open: it opens it, and reads
@@ -58,7 +59,36 @@ ERRANDS = [
         Step("datalevin_query", json.dumps({"database": "$database", "query": ROWS}), TOLD["$handle"], True),
         Step("rung.read", '{"handle": "$handle", "lines": "601-610"}', "row 605"),
     ], ("datalevin_query", {"database": "none", "query": "[]"}, "unknown-database")),
+    Errand("gateway", ("stdio",), [
+        Step("gateway.catalog_search", '{"query": "recite a poem"}', "poet::recite"),
+        Step("gateway.describe", '{"tool_id": "poet::recite"}', "how many of its verses"),
+        Step("gateway.invoke", '{"tool_id": "poet::recite", "arguments": {"verses": 1000}}', TOLD["$handle"]),
+        Step("rung.read", '{"handle": "$handle", "path": "content[0].text", "lines": "601-610"}', "verse 605"),
+    ], ("gateway.invoke", {"tool_id": "poet::sing"}, "unknown_tool")),
 ]
+# A server to stand behind the gateway.
+POET = '''
+import json, sys
+
+VERSES = {"type": "integer", "description": "how many of its verses"}
+RECITE = {"name": "recite", "description": "Recites a poem",
+          "inputSchema": {"type": "object", "properties": {"verses": VERSES}}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "initialize":
+        said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "poet", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        said = {"tools": [RECITE]}
+    elif asked["method"] == "tools/call":
+        verses = range(1, asked["params"]["arguments"]["verses"] + 1)
+        said = {"content": [{"type": "text", "text": "\\n".join(f"verse {n}" for n in verses)}]}
+    else:
+        said = None
+    if "id" in asked:
+        answer = {"result": said} if said else {"error": {"code": -32601, "message": "unknown"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+'''
 VERSION = re.compile(rb'rotocolVersion"\s*:\s*"(\d{4}-\d\d-\d\d)"')
 
 
@@ -659,6 +689,17 @@ def opened(rung, home, data, facts):
     return done.stdout
 
 
+def recited(rung, home, words):
+    """What is told of an answer of the poet's that is kept. From then on it is known what the poet can do."""
+    invoke = next(step for errand in ERRANDS for step in errand.steps if step.tool == "gateway.invoke")
+    env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    done = subprocess.run([rung, "call", shlex.join(words), invoke.tool, "--args", invoke.given, "--json"],
+                          env=env, cwd=home, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"rung call: {done.stderr.strip()}")
+    return done.stdout
+
+
 def try_client(shelf, rung, client, errand, transport, era, version):
     """Runs one row of the table; raises where it does not pass."""
     with contextlib.ExitStack() as stack:
@@ -674,6 +715,12 @@ def try_client(shelf, rung, client, errand, transport, era, version):
             words = [str(rung), "db", "mcp", "--root", str(folder), "--home", str(data)]
             steps = [step._replace(given=step.given.replace("$facts", str(facts))) for step in errand.steps]
             errand = errand._replace(steps=steps)
+        if errand.name == "gateway":
+            (folder / "poet.py").write_text(POET)
+            poet = {"command": sys.executable, "args": [str(folder / "poet.py")]}
+            (folder / "servers.json").write_text(json.dumps({"mcpServers": {"poet": poet}}))
+            words += ["--config", str(folder / "servers.json")]
+            known = recited(rung, home, words)
         token = granted(rung, home, data) if errand.name == "data" else None
         if transport == "http":
             url = stack.enter_context(served(rung, home, data, record, token))
