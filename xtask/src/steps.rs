@@ -161,6 +161,7 @@ impl Steps {
                 "rung",
                 "soak",
                 "database_load",
+                "gateway_load",
                 "database_runaway",
             ];
             longer("SOAK_SECONDS", "120", &those)

@@ -25,6 +25,7 @@ mod database_tools;
 mod databases;
 mod embeddings;
 mod full_disk;
+mod gateway_load;
 mod handles;
 mod help;
 mod http;
