@@ -3,6 +3,7 @@
 //!
 //! `mischief MODE` speaks on its standard streams; `mischief MODE http` listens, and says where on stderr.
 
+mod house;
 mod http;
 mod tasks;
 
@@ -20,7 +21,11 @@ fn main() {
         return http::serve(&mode);
     }
     match mode.as_str() {
-        "hang" => sleep(FOR_EVER),
+        "hang" => {
+            trace("started");
+            sleep(FOR_EVER);
+        }
+        "house" => house::serve(),
         "dies" => {
             eprintln!("there is no configuration");
             std::process::exit(78);

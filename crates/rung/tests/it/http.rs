@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -28,6 +28,11 @@ impl Server {
     pub(crate) fn at(sandbox: &Sandbox, listen: &str, flags: &[&str]) -> Self {
         let mut command = sandbox.command();
         command.args(["serve", "--listen", listen]).args(flags);
+        Self::of(&mut command)
+    }
+
+    /// Whatever says where it listens.
+    pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

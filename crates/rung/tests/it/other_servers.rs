@@ -311,7 +311,7 @@ fn nothing_is_left_when_the_parent_is_killed() {
 }
 
 /// Whether a process is there, and not merely unburied.
-fn is_alive(process: &Path) -> bool {
+pub(crate) fn is_alive(process: &Path) -> bool {
     let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
     let state = stat
         .rsplit(") ")

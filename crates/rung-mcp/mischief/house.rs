@@ -1,0 +1,223 @@
+//! A server with a tool for everything that a gateway has to get through unharmed. It keeps a count, it waits until it is
+//! told to go on or cancelled, and it dies when asked to. What it does it leaves in the trace.
+
+use std::io::{self, BufRead as _};
+
+use serde_json::{Value, json};
+
+use crate::{Request, answer, long, say, say_progress, trace};
+
+/// What is remembered between calls.
+#[derive(Default)]
+struct House {
+    count: u64,
+    /// Calls that wait.
+    waiting: Vec<String>,
+    /// A call that has asked something.
+    asking: Option<String>,
+    grown: bool,
+}
+
+pub(crate) fn serve() {
+    trace(&format!("started {}", std::process::id()));
+    eprintln!("the house is open");
+    let mut house = House::default();
+    for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
+        let Some(request) = Request::read(&line) else {
+            house.hear(&line);
+            continue;
+        };
+        match request.id.as_deref() {
+            Some(id) => house.answer(id, &request),
+            None => house.told(&request),
+        }
+    }
+}
+
+fn text(text: &str) -> String {
+    json!({"content": [{"type": "text", "text": text}]}).to_string()
+}
+
+fn params(request: &Request) -> Value {
+    serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default()
+}
+
+impl House {
+    /// The answer to what was asked goes to the call that asked.
+    fn hear(&mut self, line: &[u8]) {
+        if let Some(id) = self.asking.take() {
+            let said: Value = serde_json::from_slice(line).unwrap_or_default();
+            answer(&id, &text(&said["result"].to_string()));
+        }
+    }
+
+    fn told(&mut self, request: &Request) {
+        trace(&request.method);
+        if request.method == "notifications/cancelled" {
+            let params = params(request);
+            let id = params["requestId"].to_string();
+            self.waiting.retain(|waiting| *waiting != id);
+        }
+    }
+
+    fn answer(&mut self, id: &str, request: &Request) {
+        let params = params(request);
+        match request.method.as_str() {
+            "initialize" => {
+                let can = json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}, "logging": {}});
+                let said = json!({"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": {"name": "house", "version": "1"}});
+                answer(id, &said.to_string());
+            }
+            "ping" | "logging/setLevel" => answer(id, "{}"),
+            "tools/list" => answer(id, &json!({"tools": self.tools()}).to_string()),
+            "tools/call" => self.call(id, &params, request),
+            "resources/list" => {
+                let note = json!({"uri": "house:note", "name": "note"});
+                answer(id, &json!({"resources": [note]}).to_string());
+            }
+            "resources/templates/list" => {
+                let room = json!({"uriTemplate": "house:room/{n}", "name": "room"});
+                answer(id, &json!({"resourceTemplates": [room]}).to_string());
+            }
+            "resources/read" => {
+                trace("read");
+                let read = json!({"uri": params["uri"], "text": "what is noted"});
+                answer(id, &json!({"contents": [read]}).to_string());
+            }
+            "resources/subscribe" => {
+                answer(id, "{}");
+                let said = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": params["uri"]}});
+                say(said.to_string().as_bytes());
+            }
+            "resources/unsubscribe" => answer(id, "{}"),
+            "prompts/list" => {
+                let greet = json!({"name": "greet", "arguments": [{"name": "who"}]});
+                answer(id, &json!({"prompts": [greet]}).to_string());
+            }
+            "prompts/get" => {
+                let content = json!({"type": "text", "text": "Say hello."});
+                let said = json!({"messages": [{"role": "user", "content": content}]});
+                answer(id, &said.to_string());
+            }
+            "completion/complete" => {
+                answer(id, &json!({"completion": {"values": ["world"]}}).to_string());
+            }
+            _ => {
+                let error = json!({"code": -32601, "message": "no such method"});
+                say(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}").as_bytes());
+            }
+        }
+    }
+
+    fn call(&mut self, id: &str, params: &Value, request: &Request) {
+        let name = params["name"].as_str().unwrap_or_default();
+        trace(name);
+        let arguments = &params["arguments"];
+        match name {
+            "count" => {
+                self.count += 1;
+                let said = json!({"count": self.count, "pid": std::process::id()});
+                let told = json!({"content": [{"type": "text", "text": said.to_string()}], "structuredContent": said});
+                answer(id, &told.to_string());
+            }
+            "wait" => self.waiting.push(id.to_owned()),
+            "release" => {
+                for waiting in self.waiting.drain(..) {
+                    answer(&waiting, &text("released"));
+                }
+                answer(id, &text("all are released"));
+            }
+            "text" => long(id, request),
+            "say" => answer(id, &text(arguments["text"].as_str().unwrap_or_default())),
+            "env" => {
+                let name = arguments["name"].as_str().unwrap_or_default();
+                answer(id, &text(&std::env::var(name).unwrap_or_default()));
+            }
+            "folder" => {
+                let here = std::env::current_dir().unwrap_or_default();
+                answer(id, &text(&here.display().to_string()));
+            }
+            "picture" => answer(
+                id,
+                r#"{"content":[{"type":"text","text":"a dot"},{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}]}"#,
+            ),
+            "rich" => answer(
+                id,
+                r#"{"content":[{"type":"text","text":"rich","annotations":{"priority":0.50}}],"structuredContent":{"z":1.50,"a":[2]},"_meta":{"vendor/trace":"t-1"},"vendor":{"deep":[1.0]}}"#,
+            ),
+            "fails" => answer(
+                id,
+                r#"{"content":[{"type":"text","text":"the shelf is empty"}],"isError":true,"_meta":{"vendor/trace":"t-2"}}"#,
+            ),
+            "book" => answer(id, &text("booked")),
+            "add" => {
+                eprintln!("segmentation something");
+                std::process::exit(139);
+            }
+            "look" | "put" if is_first(name) => std::process::exit(1),
+            "look" | "put" => answer(id, &text("done")),
+            "steps" => {
+                say_progress(request);
+                say(br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"careful"}}"#);
+                answer(id, &text("stepped"));
+            }
+            "ask" => {
+                self.asking = Some(id.to_owned());
+                let asked = json!({"message": "Which room?", "requestedSchema": {"type": "object", "properties": {"room": {"type": "string"}}}});
+                let asked = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": asked});
+                say(asked.to_string().as_bytes());
+            }
+            "grow" => {
+                self.grown = true;
+                say(br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+                answer(id, &text("grown"));
+            }
+            _ => answer(id, &text("done")),
+        }
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let plain = |name: &str, description: &str, hints: Value| {
+            json!({"name": name, "description": description, "inputSchema": {"type": "object"}, "annotations": hints})
+        };
+        let reads = json!({"readOnlyHint": true});
+        let mut tools = vec![
+            plain("count", "Counts how often it was called", json!({})),
+            plain("wait", "Waits until it is released", reads.clone()),
+            plain("release", "Lets all that wait go on", json!({})),
+            plain("text", "Gives a text of so many bytes", reads.clone()),
+            plain("say", "Says what it is given", reads.clone()),
+            plain("env", "Tells a variable of the environment", reads.clone()),
+            plain("folder", "Tells where it runs", reads.clone()),
+            plain("picture", "Draws a dot", reads.clone()),
+            plain("rich", "Gives everything a result can have", reads.clone()),
+            plain("fails", "Never succeeds", json!({})),
+            plain("add", "Dies of it", json!({"idempotentHint": false})),
+            plain("look", "Dies of it once", reads.clone()),
+            plain("put", "Dies of it once", json!({"idempotentHint": true})),
+            plain("steps", "Says how far it has come", reads.clone()),
+            plain("ask", "Asks which room", json!({})),
+            plain("grow", "Has one more tool from then on", json!({})),
+            json!({"name": "book", "title": "Book a room", "description": "Books a room in a hotel", "inputSchema": {
+                "type": "object",
+                "required": ["when"],
+                "properties": {
+                    "when": {"type": "string", "description": "The day of arrival"},
+                    "kind": {"enum": ["single", "double"], "default": "double"},
+                    "guests": {"type": "object", "properties": {"adults": {"type": "integer", "minimum": 1}}},
+                },
+            }}),
+        ];
+        if self.grown {
+            tools.push(plain("harvest", "Reaps what has grown", reads));
+        }
+        tools
+    }
+}
+
+/// Whether the trace has this once.
+fn is_first(name: &str) -> bool {
+    let path = std::env::var("TRACE").unwrap_or_default();
+    let trace = std::fs::read_to_string(path).unwrap_or_default();
+    trace.lines().filter(|line| *line == name).count() == 1
+}

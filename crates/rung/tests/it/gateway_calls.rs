@@ -1,0 +1,171 @@
+//! What a tool takes and gives, through the gateway: everything as it came, and what is wrong with the field that is wrong.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Street, error, text};
+
+#[test]
+fn a_tool_is_described_briefly_or_with_its_whole_schema() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let brief = client.call("gateway.describe", &json!({"tool_id": "house::book"}));
+    let brief = &brief["structuredContent"];
+    assert_eq!((&brief["server"], &brief["tool_name"]), (&json!("house"), &json!("book")));
+    assert_eq!(brief["title"], "Book a room");
+    assert!(brief.get("input_schema").is_none(), "{brief}");
+    let [when, kind, guests] = brief["args"].as_array().unwrap().as_slice() else {
+        panic!("{brief}");
+    };
+    assert_eq!((&when["name"], &when["type"], &when["required"]), (&json!("when"), &json!("string"), &json!(true)));
+    assert_eq!((&kind["enum"], &kind["default"]), (&json!(["single", "double"]), &json!("double")));
+    assert_eq!((&guests["nested"], &guests["required"]), (&json!(true), &json!(false)));
+    assert_eq!(brief["invoke_template"], json!({"tool_id": "house::book", "arguments": {"when": "<string>"}}));
+    let full = client.call("gateway.describe", &json!({"tool_id": "house::book", "full": true}));
+    let full = &full["structuredContent"];
+    let adults = &full["input_schema"]["properties"]["guests"]["properties"]["adults"];
+    assert_eq!(adults["minimum"], 1, "{full}");
+    // As it is described, it can be called.
+    let mut arguments = brief["invoke_template"].clone();
+    arguments["arguments"]["when"] = "tomorrow".into();
+    let done = client.call("gateway.invoke", &arguments);
+    assert_eq!(text(&done), "booked", "{done}");
+}
+
+#[test]
+fn what_is_wrong_with_arguments_is_told_with_its_place_and_nothing_is_called() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    for (arguments, place, words) in [
+        (json!({}), "", "when"),
+        (json!({"when": 7}), "when", "string"),
+        (json!({"when": "x", "guests": {"adults": "two"}}), "guests", "adults"),
+        (json!({"when": "x", "guests": {"adults": 0}}), "guests", "adults"),
+        (json!({"when": "x", "kind": "triple"}), "kind", "single"),
+    ] {
+        let refused = client.invoke("house::book", &arguments);
+        let refused = error(&refused);
+        assert_eq!(refused["code"], "invalid_arguments", "{arguments}: {refused}");
+        let told = refused.to_string();
+        assert!(told.contains(place) && told.contains(words), "{arguments}: {told}");
+    }
+    assert_eq!(street.times("house", "book"), 0);
+}
+
+#[test]
+fn what_the_gateway_does_not_take_it_does_not_ignore() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    for arguments in [
+        json!({"tool_id": "house::count", "argument": {}}),
+        json!({"tool_id": "house::count", "options": {"timeout": 5}}),
+        json!({"tool_id": "house::count", "options": {"timeout_ms": 5}}),
+        json!({"tool_id": "house::count", "arguments": [1]}),
+        json!({"arguments": {}}),
+    ] {
+        let refused = client.call("gateway.invoke", &arguments);
+        assert_eq!(error(&refused)["code"], "invalid_arguments", "{arguments}: {refused}");
+    }
+    for (tool, arguments) in [
+        ("gateway.health", json!({"servers": "house"})),
+        ("gateway.catalog_search", json!({"filters": {"servers": "house"}})),
+        ("gateway.catalog_search", json!({"limit": 0})),
+        ("gateway.describe", json!({"tool_id": "house::count", "whole": true})),
+    ] {
+        let refused = client.call(tool, &arguments);
+        assert_eq!(error(&refused)["code"], "invalid_arguments", "{tool}: {refused}");
+    }
+    assert_eq!(street.times("house", "count"), 0);
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_told_with_the_nearest_that_is() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    for tool in ["gateway.invoke", "gateway.describe"] {
+        let unknown = client.call(tool, &json!({"tool_id": "house::cuont"}));
+        let unknown = error(&unknown);
+        assert_eq!(unknown["code"], "unknown_tool", "{unknown}");
+        assert!(unknown["hint"].as_str().unwrap().contains("`house::count`"), "{tool}: {unknown}");
+    }
+    let unknown = client.call("gateway.connect_server", &json!({"server_name": "huose"}));
+    assert!(error(&unknown)["hint"].as_str().unwrap().contains("`house`"), "{unknown}");
+    let unknown = client.invoke("nowhere::count", &json!({}));
+    assert_eq!(error(&unknown)["code"], "unknown_tool", "{unknown}");
+}
+
+#[test]
+fn a_bare_name_is_enough_where_only_one_tool_has_it() {
+    let street = Street::new();
+    street.configure(&json!({"house": street.house("house"), "other": street.house("other")}));
+    let mut client = street.client(&[]);
+    client.invoke("house::count", &json!({}));
+    let counted = client.invoke("count", &json!({}));
+    assert_eq!(counted["structuredContent"]["tool_id"], "house::count", "{counted}");
+    client.invoke("other::grow", &json!({}));
+    let ambiguous = client.invoke("count", &json!({}));
+    let ambiguous = error(&ambiguous);
+    let hint = ambiguous["hint"].as_str().unwrap();
+    assert!(hint.contains("house::count") && hint.contains("other::count"), "{ambiguous}");
+    let unique = crate::gateway::until("the new tool is known", || {
+        let done = client.invoke("harvest", &json!({}));
+        (done["isError"] != true).then_some(done)
+    });
+    assert_eq!(unique["structuredContent"]["tool_id"], "other::harvest", "{unique}");
+}
+
+#[test]
+fn a_result_comes_with_everything_it_had() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let id = client.begin_invoke("house::rich", &json!({}));
+    let rich = client.answer(id)["result"].clone();
+    assert_eq!(rich["structuredContent"], json!({"tool_id": "house::rich", "ok": true, "result": {"z": 1.5, "a": [2]}}));
+    assert_eq!(rich["_meta"]["vendor/trace"], "t-1");
+    assert_eq!(rich["vendor"], json!({"deep": [1.0]}));
+    assert_eq!(rich["content"], json!([{"type": "text", "text": "rich", "annotations": {"priority": 0.5}}]));
+    // Not only their values: their letters and their order, too.
+    let raw = rich.to_string();
+    assert!(raw.contains(r#""z":1.5"#), "{raw}");
+    client.stdio.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"gateway.invoke\",\"arguments\":{\"tool_id\":\"house::rich\"}}}\n");
+    let line = loop {
+        let line = client.stdio.line().unwrap();
+        if line.contains("\"id\":7") {
+            break line;
+        }
+    };
+    assert!(line.contains(r#"{"z":1.50,"a":[2]}"#), "{line}");
+    assert!(line.contains(r#""priority":0.50"#), "{line}");
+}
+
+#[test]
+fn a_picture_stays_a_picture() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let drawn = client.invoke("house::picture", &json!({}));
+    assert_eq!(drawn["content"][1], json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}));
+    // It is sent once, not once more as text.
+    assert_eq!(drawn.to_string().matches("iVBORw0KGgo=").count(), 1, "{drawn}");
+}
+
+#[test]
+fn what_fails_at_the_server_fails_for_the_caller() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let failed = client.invoke("house::fails", &json!({}));
+    assert_eq!(failed["isError"], true, "{failed}");
+    assert_eq!(text(&failed), "the shelf is empty");
+    assert_eq!(failed["structuredContent"]["ok"], false, "{failed}");
+    assert_eq!(failed["_meta"]["vendor/trace"], "t-2");
+}
+
+#[test]
+fn a_modern_client_gets_the_same() {
+    let street = Street::with_a_house();
+    let mut client = crate::stdio::Stdio::of(&mut street.command(&[]));
+    let params = json!({"name": "gateway.invoke", "arguments": {"tool_id": "house::rich"}});
+    let answer = client.request("tools/call", &crate::stdio::modern(params));
+    let result = &answer["result"];
+    assert_eq!(result["structuredContent"]["result"], json!({"z": 1.5, "a": [2]}), "{answer}");
+    assert_eq!(result["_meta"]["vendor/trace"], "t-1");
+    assert_ne!(result["isError"], Value::from(true));
+}

@@ -1,0 +1,167 @@
+//! Files that name servers, as people have them: whose word counts, what is left out and why, and what has to be approved.
+
+use std::process::{Command, Stdio as Pipe};
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Client, Street, error, text, until};
+use crate::http::Server;
+use crate::stdio::Stdio;
+
+/// The gateway, with whatever files are found.
+fn command(street: &Street, flags: &[&str]) -> Command {
+    let mut command = street.sandbox.command();
+    command.arg("gateway").args(flags).stderr(Pipe::null());
+    command
+}
+
+fn client(street: &Street, flags: &[&str]) -> Client {
+    Client::open(Stdio::of(&mut command(street, flags)), &json!({}))
+}
+
+fn variable(client: &mut Client, name: &str) -> String {
+    text(&client.invoke("house::env", &json!({"name": name}))).to_owned()
+}
+
+/// A house that has a word.
+fn house(street: &Street, word: &str) -> Value {
+    let mut house = street.house("house");
+    house["env"]["WORD"] = word.into();
+    house
+}
+
+fn write(street: &Street, file: &str, servers: &Value) {
+    street.sandbox.write(file, json!({"mcpServers": servers}).to_string());
+}
+
+#[test]
+fn a_file_as_people_have_it_is_taken_and_what_is_left_out_is_named() {
+    let street = Street::new();
+    let rooms = street.sandbox.home().join("rooms");
+    std::fs::create_dir(&rooms).unwrap();
+    let mut house = house(&street, "plain");
+    house["type"] = "stdio".into();
+    house["cwd"] = rooms.to_str().into();
+    house["env"]["GREETING"] = "${UNSET_WORD:-hello}".into();
+    house["env"]["PLACE"] = "to ${OUTSIDE} and back".into();
+    let mut off = street.house("off");
+    off["disabled"] = true.into();
+    let mut needs = street.house("needs");
+    needs["env"]["NEEDED"] = "${NOT_SET_ANYWHERE}".into();
+    street.configure(&json!({
+        "house": house, "off": off, "needs": needs, "odd": {"command": 7}, "empty": {},
+    }));
+    let mut command = street.command(&[]);
+    command.env("OUTSIDE", "the moon");
+    let mut client = Client::open(Stdio::of(&mut command), &json!({}));
+    assert_eq!(variable(&mut client, "WORD"), "plain");
+    assert_eq!(variable(&mut client, "GREETING"), "hello");
+    assert_eq!(variable(&mut client, "PLACE"), "to the moon and back");
+    assert_eq!(variable(&mut client, "OUTSIDE"), "", "a server has what it is given, and no more");
+    let folder = client.invoke("house::folder", &json!({}));
+    assert_eq!(text(&folder), rooms.canonicalize().unwrap().to_str().unwrap());
+    let unset = client.invoke("needs::count", &json!({}));
+    let unset = error(&unset);
+    assert_eq!(unset["code"], "source_unauthorized", "{unset}");
+    assert!(unset["message"].as_str().unwrap().contains("NOT_SET_ANYWHERE"), "{unset}");
+    let health = client.call("gateway.health", &json!({"all": true}));
+    let health = &health["structuredContent"];
+    assert_eq!(health["counts"], json!({"online": 1, "withheld": 1}), "{health}");
+    let problems = health["problems"].to_string();
+    for (name, why) in [("off", "disabled"), ("odd", "command"), ("empty", "")] {
+        assert!(problems.contains(name) && problems.contains(why), "{name}: {problems}");
+    }
+    let config = street.file();
+    let ran = street.sandbox.run(&["gateway", "status", "--config", config.to_str().unwrap()]);
+    assert!(ran.stdout.contains("house") && ran.stderr.contains("disabled"), "{ran:?}");
+}
+
+#[test]
+fn a_server_at_an_address_gets_the_headers_it_is_given() {
+    let street = Street::new();
+    let token = street.token("gateway");
+    let served = crate::sandbox::Sandbox::new();
+    let own = served.ok(&["token", "new", "guest", "--write"]);
+    let server = Server::start(&served, &[]);
+    street.configure(&json!({
+        "served": {"type": "http", "url": format!("http://{}/mcp", server.address), "headers": {"Authorization": "Bearer ${SERVED}"}},
+        "refused": {"url": format!("http://{}/mcp", server.address), "headers": {"Authorization": format!("Bearer {token}")}},
+    }));
+    let mut command = street.command(&[]);
+    command.env("SERVED", own.trim());
+    let mut client = Client::open(Stdio::of(&mut command), &json!({}));
+    let about = client.invoke("served::rung.about", &json!({}));
+    assert_ne!(about["isError"], true, "{about}");
+    let refused = client.invoke("refused::rung.about", &json!({}));
+    let refused = error(&refused);
+    assert_eq!(refused["code"], "source_unauthorized", "{refused}");
+    assert!(!refused.to_string().contains(&token), "{refused}");
+    let health = client.call("gateway.health", &json!({"server": "refused"}));
+    assert_eq!(health["structuredContent"]["servers"][0]["auth_state"], "missing_auth", "{health}");
+}
+
+#[test]
+fn what_is_given_counts_before_the_project_and_that_before_the_user() {
+    let street = Street::new();
+    write(&street, "servers.json", &json!({"house": house(&street, "given")}));
+    write(&street, "project/.mcp.json", &json!({"house": house(&street, "project")}));
+    write(&street, ".mcp.json", &json!({"house": house(&street, "user"), "only": house(&street, "users")}));
+    let given = street.file();
+    let mut first = client(&street, &["--config", given.to_str().unwrap(), "--trust-project"]);
+    assert_eq!(variable(&mut first, "WORD"), "given");
+    let all = first.call("gateway.health", &json!({"all": true}));
+    assert!(all.to_string().contains("\"only\""), "{all}");
+    let mut second = client(&street, &["--trust-project"]);
+    assert_eq!(variable(&mut second, "WORD"), "project");
+    std::fs::remove_file(street.sandbox.home().join("project/.mcp.json")).unwrap();
+    let mut third = client(&street, &[]);
+    assert_eq!(variable(&mut third, "WORD"), "user");
+}
+
+#[test]
+fn a_project_starts_nothing_before_it_is_approved() {
+    let street = Street::new();
+    write(&street, "project/.mcp.json", &json!({"house": house(&street, "first")}));
+    let mut client = client(&street, &[]);
+    client.call("gateway.catalog_search", &json!({"query": "count"}));
+    for (tool, arguments) in [
+        ("gateway.invoke", json!({"tool_id": "house::count"})),
+        ("gateway.connect_server", json!({"server_name": "house"})),
+        ("gateway.restart_server", json!({"server_name": "house"})),
+    ] {
+        let withheld = client.call(tool, &arguments);
+        let withheld = error(&withheld);
+        assert_eq!(withheld["code"], "source_unavailable", "{tool}: {withheld}");
+        assert!(withheld["hint"].as_str().unwrap().contains("rung gateway trust house"), "{tool}: {withheld}");
+    }
+    assert_eq!(street.starts("house"), 0);
+    let listed = street.sandbox.ok(&["gateway", "trust", "--list"]);
+    assert!(listed.contains("house\twaits"), "{listed}");
+    street.sandbox.ok(&["gateway", "trust", "house"]);
+    until("the approval is taken up", || (variable(&mut client, "WORD") == "first").then_some(()));
+    // An edit waits, and what was approved goes on.
+    write(&street, "project/.mcp.json", &json!({"house": house(&street, "second"), "new": street.house("new")}));
+    until("it is told that the edit waits", || {
+        let health = client.call("gateway.health", &json!({"server": "house"}));
+        health.to_string().contains("an edit waits").then_some(())
+    });
+    assert_eq!(variable(&mut client, "WORD"), "first");
+    assert_eq!(error(&client.invoke("new::count", &json!({})))["code"], "source_unavailable");
+    street.sandbox.ok(&["gateway", "trust"]);
+    until("the edit is taken up", || (variable(&mut client, "WORD") == "second").then_some(()));
+    street.sandbox.ok(&["gateway", "trust", "--revoke", "house"]);
+    until("it is taken back", || {
+        let called = client.invoke("house::count", &json!({}));
+        (called["isError"] == true).then_some(())
+    });
+}
+
+#[test]
+fn servers_of_the_settings_are_there_as_well() {
+    let street = Street::new();
+    let words = json!([crate::gateway::mischief(), "house"]);
+    street.sandbox.write(".config/rung/config.toml", format!("[sources.house]\ncommand = {words}\n"));
+    let mut client = client(&street, &[]);
+    let counted = client.invoke("house::count", &json!({}));
+    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+}

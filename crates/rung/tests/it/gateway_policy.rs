@@ -1,0 +1,243 @@
+//! Who sees what: what cannot be listed cannot be found, described, called, started or read either, and an edit of the rules is
+//! taken up by itself or refused.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Client, Street, error, text, until};
+
+const DENIED: &str = "\
+servers: {denylist: [secret]}
+tools: {denylist: ['house::env', 'house::b*']}
+resources: {denylist: ['house::*']}
+prompts: {denylist: ['house::*']}
+";
+
+/// A street whose policy hides one server wholly and another in part.
+fn street() -> (Street, String) {
+    let street = Street::new();
+    street.configure(&json!({"house": street.house("house"), "secret": street.house("secret")}));
+    let file = street.sandbox.write("policy.yaml", DENIED);
+    let file = file.to_str().unwrap().to_owned();
+    (street, file)
+}
+
+fn connect(client: &mut Client, server: &str) -> Value {
+    client.call("gateway.connect_server", &json!({"server_name": server}))
+}
+
+fn found(client: &mut Client, query: &str) -> Vec<String> {
+    let found = client.call("gateway.catalog_search", &json!({"query": query, "limit": 100}));
+    let results = found["structuredContent"]["results"].as_array().unwrap().clone();
+    let ids = results.iter().map(|card| card["tool_id"].as_str().unwrap().to_owned());
+    ids.collect()
+}
+
+#[test]
+fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
+    let (street, policy) = street();
+    // It is known from before the policy was there.
+    let mut before = street.client(&[]);
+    for server in ["house", "secret"] {
+        assert_ne!(connect(&mut before, server)["isError"], true);
+    }
+    assert_eq!(before.stdio.finish().0, 0);
+    let starts = street.starts("secret");
+    let mut client = street.client(&["--policy", &policy]);
+    connect(&mut client, "house");
+    let all = found(&mut client, "");
+    assert!(all.contains(&"house::count".to_owned()), "{all:?}");
+    for hidden in ["house::env", "house::book", "secret::count"] {
+        assert!(!all.contains(&hidden.to_owned()), "{hidden}: {all:?}");
+    }
+    assert!(found(&mut client, "hotel room").iter().all(|id| id != "house::book"));
+    for id in ["house::env", "house::book", "secret::count", "env", "book"] {
+        let nothing = format!("house::nothing{}", id.len());
+        for tool in ["gateway.describe", "gateway.invoke"] {
+            let denied = client.call(tool, &json!({"tool_id": id}));
+            let denied = error(&denied);
+            let absent = client.call(tool, &json!({"tool_id": nothing}));
+            assert_eq!(denied["code"], error(&absent)["code"], "{tool} {id}: {denied}");
+            let others = denied.to_string().replace(id, "");
+            assert!(!others.contains("secret::") && !others.contains("house::env"), "{others}");
+        }
+    }
+    for tool in ["gateway.connect_server", "gateway.disconnect_server", "gateway.restart_server"] {
+        let denied = client.call(tool, &json!({"server_name": "secret", "force": true}).as_object().map(|all| {
+            let mut all = all.clone();
+            if tool == "gateway.connect_server" {
+                all.remove("force");
+            }
+            Value::from(all)
+        }).unwrap());
+        assert_eq!(error(&denied)["code"], "unknown_server", "{tool}: {denied}");
+    }
+    for (tool, arguments) in [
+        ("gateway.health", json!({"server": "secret"})),
+        ("gateway.catalog_search", json!({"filters": {"server": "secret"}})),
+        ("gateway.list_pending", json!({"server": "secret"})),
+        ("gateway.tasks_list", json!({"server_name": "secret"})),
+    ] {
+        let denied = client.call(tool, &arguments);
+        assert_eq!(error(&denied)["code"], "unknown_server", "{tool}: {denied}");
+    }
+    let health = client.call("gateway.health", &json!({"all": true}));
+    assert!(!health.to_string().contains("secret"), "{health}");
+    let resources = client.request("resources/list", &json!({}));
+    assert!(!resources.to_string().contains("house:note"), "{resources}");
+    let prompts = client.request("prompts/list", &json!({}));
+    assert!(!prompts.to_string().contains("greet"), "{prompts}");
+    for uri in ["house:note", "house:room/1"] {
+        let read = client.request("resources/read", &json!({"uri": uri}));
+        assert!(read.get("error").is_some(), "{uri}: {read}");
+    }
+    for name in ["house::greet", "secret::greet", "greet"] {
+        let got = client.request("prompts/get", &json!({"name": name}));
+        assert!(got.get("error").is_some(), "{name}: {got}");
+    }
+    assert_eq!(street.starts("secret"), starts, "nobody started it");
+    assert_eq!((street.times("house", "env"), street.times("house", "read")), (0, 0));
+}
+
+#[test]
+fn why_something_is_there_or_not_is_told_to_the_operator() {
+    let (street, policy) = street();
+    let config = street.file();
+    let config = config.to_str().unwrap();
+    let why = |id: &str| street.sandbox.ok(&["gateway", "why", id, "--config", config, "--policy", &policy]);
+    assert!(why("house::book").contains("denied by") && why("house::book").contains("house::b*"), "{}", why("house::book"));
+    assert!(why("secret::count").contains("denied by"), "{}", why("secret::count"));
+    assert!(why("house::count").contains("allowed"), "{}", why("house::count"));
+    let told = street.sandbox.ok(&["gateway", "why", "house::book", "--config", config, "--policy", &policy, "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["allowed"], false, "{told}");
+}
+
+#[test]
+fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
+    let street = Street::with_a_house();
+    let file = street.sandbox.write("policy.yaml", "tools: {denylist: ['house::env']}");
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    connect(&mut client, "house");
+    assert!(!found(&mut client, "").contains(&"house::env".to_owned()));
+    street.sandbox.write("policy.yaml", "tools: {denylist: ['house::say']}");
+    until("the edit is taken up", || {
+        let all = found(&mut client, "");
+        (all.contains(&"house::env".to_owned()) && !all.contains(&"house::say".to_owned())).then_some(())
+    });
+    for broken in ["tools: {denylst: [a]}", "tools: [", ""] {
+        street.sandbox.write("policy.yaml", broken);
+        let problem = until("it is told that the edit is refused", || {
+            let health = client.call("gateway.health", &json!({}));
+            let problems = health["structuredContent"]["problems"].to_string();
+            problems.contains("from before holds").then_some(problems)
+        });
+        assert!(problem.contains("policy.yaml"), "{problem}");
+        assert!(!found(&mut client, "").contains(&"house::say".to_owned()));
+        let denied = client.invoke("house::say", &json!({}));
+        assert_eq!(error(&denied)["code"], "unknown_tool");
+    }
+    street.sandbox.write("policy.yaml", "{}");
+    until("the mended one is taken up", || found(&mut client, "").contains(&"house::say".to_owned()).then_some(()));
+    let health = client.call("gateway.health", &json!({}));
+    assert_eq!(health["structuredContent"]["problems"], Value::Null, "{health}");
+    assert_eq!(street.starts("house"), 1, "nothing was started anew for it");
+}
+
+#[test]
+fn a_broken_policy_keeps_the_gateway_from_starting() {
+    let street = Street::with_a_house();
+    let file = street.sandbox.write("policy.yaml", "tools: {denylst: [a]}");
+    let ran = crate::sandbox::run(street.command(&["--policy", file.to_str().unwrap()]).stderr(std::process::Stdio::piped()));
+    assert_ne!(ran.status, 0);
+    assert!(ran.stderr.contains("denylist"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_edited_configuration_is_taken_up_server_by_server() {
+    let street = Street::new();
+    street.configure(&json!({"house": street.house("house"), "old": street.house("old")}));
+    let mut client = street.client(&[]);
+    client.invoke("house::count", &json!({}));
+    client.invoke("old::count", &json!({}));
+    let waiting = client.begin_invoke("old::wait", &json!({}));
+    street.wait_for("old", "wait", 1);
+    street.configure(&json!({"house": street.house("house"), "new": street.house("new")}));
+    until("the new server is there", || {
+        let all = client.call("gateway.health", &json!({"all": true}));
+        all.to_string().contains("\"new\"").then_some(())
+    });
+    let gone = client.invoke("old::count", &json!({}));
+    assert_eq!(error(&gone)["code"], "unknown_tool", "{gone}");
+    let counted = client.invoke("house::count", &json!({}));
+    assert_eq!(counted["structuredContent"]["result"]["count"], 2, "it is the same one");
+    assert_eq!(text(&client.invoke("new::release", &json!({}))), "all are released");
+    // What was under way there goes on, until it is ended.
+    let listed = client.call("gateway.list_pending", &json!({}));
+    let [request] = crate::gateway::pending(&listed).try_into().unwrap();
+    let request: String = request;
+    client.call("gateway.cancel", &json!({"request_id": request, "force": true}));
+    let ended = client.answer(waiting);
+    assert_eq!(error(&ended["result"])["code"], "call_cancelled");
+    // A file that cannot be read changes nothing.
+    street.sandbox.write("servers.json", "{\"mcpServers\": {");
+    until("it is told that the file is broken", || {
+        let health = client.call("gateway.health", &json!({}));
+        health["structuredContent"]["problems"].to_string().contains("servers.json").then_some(())
+    });
+    let counted = client.invoke("house::count", &json!({}));
+    assert_eq!(counted["structuredContent"]["result"]["count"], 3);
+}
+
+#[test]
+fn secrets_are_masked_before_anything_is_cut() {
+    let street = Street::with_a_house();
+    let file = street.sandbox.write("policy.yaml", "redaction: {patterns: ['key-[0-9]+']}\nlimits: {max_output_bytes: 4000}");
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    let said = client.invoke("house::say", &json!({"text": "a key-123456 here"}));
+    assert_eq!(text(&said), "a [REDACTED] here", "{said}");
+    // Wherever a cut falls, no part of one is left.
+    let long = "key-9999999999999999999999 ".repeat(4_000);
+    let said = client.invoke("house::say", &json!({"text": long}));
+    assert!(!said.to_string().contains("key-"), "{said}");
+    let handle = said["structuredContent"]["meta"]["handle"].as_str().unwrap();
+    let kept = String::from_utf8(street.sandbox.export(handle)).unwrap();
+    assert!(kept.contains("[REDACTED]") && !kept.contains("key-9"), "what is kept is masked, too");
+    let said = client.call("gateway.invoke", &json!({"tool_id": "house::say", "arguments": {"text": "token ghp_0123456789abcdefghijABCDEFGHIJ012345"}, "options": {"redact_secrets": true}}));
+    assert!(!said.to_string().contains("ghp_0123"), "{said}");
+}
+
+#[test]
+fn values_of_the_configuration_never_come_back() {
+    let street = Street::new();
+    let mut house = street.house("house");
+    house["env"]["API_TOKEN"] = "hunter2-hunter2".into();
+    house["env"]["FROM_OUTSIDE_KEY"] = "${OUTSIDE}".into();
+    street.configure(&json!({
+        "house": house,
+        "away": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer tr0ub4dor-and-3"}},
+    }));
+    let mut command = street.command(&[]);
+    command.env("OUTSIDE", "correct-horse-battery");
+    let mut client = Client::open(crate::stdio::Stdio::of(&mut command), &json!({}));
+    let mut said = String::new();
+    for name in ["API_TOKEN", "FROM_OUTSIDE_KEY"] {
+        let told = client.invoke("house::env", &json!({"name": name}));
+        assert_eq!(text(&told), "[REDACTED]", "{told}");
+        said += &told.to_string();
+    }
+    said += &client.invoke("away::a", &json!({})).to_string();
+    for (tool, arguments) in [
+        ("gateway.health", json!({"all": true})),
+        ("gateway.health", json!({"server": "away"})),
+        ("gateway.health", json!({"server": "house"})),
+        ("gateway.refresh", json!({})),
+        ("gateway.connect_server", json!({"server_name": "away"})),
+    ] {
+        said += &client.call(tool, &arguments).to_string();
+    }
+    let config = street.file();
+    said += &street.sandbox.ok(&["gateway", "status", "--json", "--config", config.to_str().unwrap()]);
+    for secret in ["hunter2", "correct-horse", "tr0ub4dor"] {
+        assert!(!said.contains(secret), "{secret}: {said}");
+    }
+}
