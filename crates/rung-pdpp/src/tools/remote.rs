@@ -92,7 +92,7 @@ impl Remote {
     fn is_secured(&self) -> bool {
         const PROXIES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
         let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        !self.url.starts_with("http://") || PROXIES.iter().any(|name| set(&name))
+        !self.url.starts_with("http://") || PROXIES.iter().any(set)
     }
 
     /// Made when it is first needed: what reads certificates takes its time, and memory, where any are needed.
