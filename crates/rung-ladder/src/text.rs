@@ -12,8 +12,8 @@ fn escaping_bytes(bytes: &[u8]) -> usize {
     let each = |bytes: &[u8]| bytes.iter().map(|byte| extra_bytes(*byte)).sum::<usize>();
     let (blocks, rest) = bytes.as_chunks::<32>();
     let (few, last) = rest.as_chunks::<8>();
-    let blocks = blocks.iter().filter(|block| has_escaped(*block));
-    let few = few.iter().filter(|block| has_escaped(*block));
+    let blocks = blocks.iter().filter(|block| has_escaped(block));
+    let few = few.iter().filter(|block| has_escaped(block));
     blocks.map(|block| each(block)).sum::<usize>()
         + few.map(|block| each(block)).sum::<usize>()
         + each(last)

@@ -30,7 +30,7 @@ pub(super) fn described(value: &Json<'_>) -> Option<Map<String, Value>> {
                 ("size_bytes", ["size_bytes", "sizeBytes", "size"]),
                 ("digest", ["digest", "sha256", ""]),
             ] {
-                let found = names.iter().find_map(|name| members.get(*name));
+                let found = names.iter().find_map(|name| members.get(name));
                 if let Some(found) = found.filter(|found| found.is_string() || found.is_number()) {
                     told.insert(known.to_owned(), found.to_value());
                 }

@@ -496,7 +496,7 @@ pub(super) fn preview(text: &str, chars: usize) -> std::borrow::Cow<'_, str> {
         return format!("[binary: {} characters of base64]", text.len()).into();
     }
     if chars < usize::MAX && is_cut(text, chars) {
-        return super::text::cut(text, chars).into();
+        return super::text::cut(text, chars);
     }
     text.into()
 }

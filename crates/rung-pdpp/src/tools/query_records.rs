@@ -378,7 +378,7 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
     } else {
         let nested = longs.cut_json(0, shown);
         named.retain(|name| {
-            let value = row["data"].get(*name).or_else(|| row.get(*name));
+            let value = row["data"].get(name).or_else(|| row.get(name));
             let text = value.and_then(Json::as_str);
             text.map_or_else(|| nested.contains(name), |text| is_cut(text, shown))
         });

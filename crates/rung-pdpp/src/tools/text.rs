@@ -101,7 +101,7 @@ pub(super) fn inline(text: &str) -> String {
 
 /// The first text among some members.
 pub(super) fn first_text<'v>(value: &'v Json<'_>, names: &[&str]) -> Option<&'v str> {
-    let text = |name: &&str| value.get(*name)?.as_str().filter(|text| !text.is_empty());
+    let text = |name: &&str| value.get(name)?.as_str().filter(|text| !text.is_empty());
     names.iter().find_map(text)
 }
 
