@@ -1,7 +1,8 @@
 //! The protocol's own test suite, against the real binary.
 //!
-//! What it is expected to fault is listed in `conformance/expected.txt`, strictly both ways. A scenario that checked
-//! nothing passed nothing, and is named as such.
+//! What it is expected to fault is listed in `conformance/expected.txt`, and in `conformance/expected-gateway.txt` what it
+//! is expected to fault through the gateway; both strictly, both ways. A scenario that checked nothing passed nothing, and
+//! is named as such.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::steps::{command, run};
 
@@ -24,7 +25,10 @@ const TASKS: (&str, usize) = ("tasks", 10);
 
 const SUITE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
-/// Runs all of it.
+/// The eras in which a server behind the gateway is spoken to. Those of clients come with the versions.
+const ERAS: [&str; 2] = ["legacy", "modern"];
+
+/// Runs all of it: against our own server, with our own client, and through the gateway.
 pub(crate) fn check() -> Result<()> {
     let folder = std::env::current_dir()?.join("conformance");
     run(command("npm")
@@ -34,18 +38,9 @@ pub(crate) fn check() -> Result<()> {
     let results = std::env::current_dir()?.join("target/conformance");
     let _old_results = fs::remove_dir_all(&results);
     fs::create_dir_all(&results)?;
-    let server = Server::start(&results.join("home"))?;
+    let server = Server::with_fixtures(&results.join("home"))?;
     let mut found = Found::default();
-    for (version, scenarios) in VERSIONS {
-        let out = results.join(version);
-        suite(
-            &folder,
-            &server,
-            &out,
-            &["--suite", "all", "--spec-version", version],
-        )?;
-        found.take(version, &out, scenarios)?;
-    }
+    server_suites(&folder, &server, &results, "", &mut found)?;
     let out = results.join(TASKS.0);
     for scenario in listed(&folder)? {
         suite(&folder, &server, &out, &["--scenario", &scenario])?;
@@ -57,7 +52,40 @@ pub(crate) fn check() -> Result<()> {
         client_suite(&folder, &out, version)?;
         found.take(&name, &out, scenarios)?;
     }
-    found.compare(&folder.join("expected.txt"))
+    let through = through_gateway(&folder, &server, &results)?;
+    found.compare(&folder.join("expected.txt"))?;
+    through.compare(&folder.join("expected-gateway.txt"))
+}
+
+/// The same server again, behind the gateway, which shows its tools as they are. A task it follows itself: to its callers it
+/// is a call like any other, and what the suite asks of tasks has nothing to look at.
+fn through_gateway(folder: &Path, server: &Server, results: &Path) -> Result<Found> {
+    let mut found = Found::default();
+    for era in ERAS {
+        let home = results.join(format!("gateway-{era}"));
+        let gateway = Server::gateway(&home, &server.url, era)?;
+        let name = format!(" over {era}");
+        server_suites(folder, &gateway, results, &name, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// The scenarios of every version. What is found is noted under the version, and what stands behind it.
+fn server_suites(
+    folder: &Path,
+    server: &Server,
+    results: &Path,
+    behind: &str,
+    found: &mut Found,
+) -> Result<()> {
+    for (version, scenarios) in VERSIONS {
+        let name = format!("{version}{behind}");
+        let out = results.join(&name);
+        let which = ["--suite", "all", "--spec-version", version];
+        suite(folder, server, &out, &which)?;
+        found.take(&name, &out, scenarios)?;
+    }
+    Ok(())
 }
 
 /// Runs part of the suite. Its status is not looked at: its findings are.
@@ -186,33 +214,50 @@ fn scenario_of(out: &Path, folder: &Path) -> Result<String> {
     Ok(name.context("a folder of the suite's")?.to_owned())
 }
 
-/// The binary, with what the suite calls.
+/// The binary, listening.
 struct Server {
     child: Child,
     url: String,
 }
 
 impl Server {
-    fn start(home: &PathBuf) -> Result<Self> {
+    /// With what the suite calls.
+    fn with_fixtures(home: &Path) -> Result<Self> {
         let mut serve = command("target/debug/rung");
-        serve
-            .args([
-                "serve",
-                "--conformance",
-                "--listen",
-                "127.0.0.1:0",
-                "--home",
-            ])
+        serve.args(["serve", "--conformance", "--listen", "127.0.0.1:0"]);
+        Self::start(serve.arg("--home").arg(home))
+    }
+
+    /// The gateway to one server, which is spoken to in that era.
+    fn gateway(home: &Path, url: &str, era: &str) -> Result<Self> {
+        fs::create_dir_all(home)?;
+        let file = home.join("servers.json");
+        let servers = json!({"mcpServers": {"suite": {"url": url, "era": era}}});
+        fs::write(&file, servers.to_string())?;
+        let mut gateway = command("target/debug/rung");
+        gateway
+            .args(["gateway", "--transport", "http", "--port", "0"])
+            .args(["--surface", "direct", "--set", "gateway.open_to=anybody"])
+            .arg("--config")
+            .arg(file)
+            .arg("--project")
             .arg(home)
-            .stderr(Stdio::piped());
-        let mut child = serve.spawn().context("rung serve")?;
+            .arg("--home")
+            .arg(home.join("data"))
+            // The user's own servers are none of the suite's business.
+            .env("HOME", home);
+        Self::start(&mut gateway)
+    }
+
+    fn start(rung: &mut Command) -> Result<Self> {
+        let mut child = rung.stderr(Stdio::piped()).spawn().context("rung")?;
         let mut lines = BufReader::new(child.stderr.take().context("stderr")?).lines();
         let url = lines.find_map(|line| Some(line.ok()?.strip_prefix("listening at ")?.to_owned()));
         // What else it says is read, so that it is never stopped by it.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
             child,
-            url: url.context("rung serve does not listen")?,
+            url: url.context("rung does not listen")?,
         })
     }
 }

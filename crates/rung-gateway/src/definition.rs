@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rung_auth::Secret;
-use rung_mcp::connect::Target;
+use rung_mcp::connect::{Era, Target};
 
 use crate::config::Sharing;
 
@@ -28,6 +28,8 @@ pub struct Definition {
     pub target: Target,
     /// For whom one is started.
     pub sharing: Sharing,
+    /// In which era it is spoken to; by asking it, where nothing is said.
+    pub era: Option<Era>,
     /// Whether it is started with the gateway.
     pub eager: bool,
     /// Who says so: the project, the user, a file that was given, or the settings.

@@ -288,6 +288,20 @@ impl Gateway {
         unseen.cloned().collect()
     }
 
+    /// Waits until everything that somebody may see was looked at once, or could not be.
+    pub(crate) async fn see_all(&self, permit: &Permit) {
+        for look in self.look_at(self.unseen(permit)) {
+            let _seen_or_not = look.await;
+        }
+    }
+
+    /// Waits for a list that is meant to be whole. Where tools find what servers have, lists tell what is known, at once.
+    pub(crate) async fn see_to_list(&self, permit: &Permit) {
+        if self.0.options.surface == Surface::Direct {
+            self.see_all(permit).await;
+        }
+    }
+
     /// All tools that are known, as they can be searched.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
         let generation = self.0.common.generation.load(Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rung_fault::{Code, Detail, Fault, nearest};
 use rung_mcp::connect::{Answer, Delegate, Error, How, Unanswered};
 use rung_mcp::{Capabilities, ForPeer};
-use rung_tool::{Call, Pending, arguments};
+use rung_tool::{Call, Level, Pending, arguments};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -252,6 +252,10 @@ impl Delegate for Heard {
 
     fn wants_progress(&self) -> bool {
         self.peer.wants_progress()
+    }
+
+    fn log_level(&self) -> Option<Level> {
+        self.peer.log_level()
     }
 
     fn told(&self, method: &str, params: Option<&RawValue>) {

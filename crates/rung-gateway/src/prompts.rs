@@ -59,20 +59,33 @@ impl State {
     }
 }
 
+impl Gateway {
+    /// The server that a prompt's name means, and its name there. It may be one that nobody has looked at.
+    async fn prompt(&self, permit: &Permit, name: &str) -> Option<(Arc<Server>, String)> {
+        if let Some(found) = self.state().prompt(permit, name) {
+            return Some(found);
+        }
+        self.see_all(permit).await;
+        self.state().prompt(permit, name)
+    }
+}
+
 impl PromptSource for Prompts {
     fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<PromptCard>, Fault>> {
-        let all = self.gateway.state().prompts(permit);
-        let only_one = |name: &str| all.iter().filter(|(_, own, _)| own == name).count() == 1;
-        let card = |(server, name, item): &(Arc<Server>, String, _)| PromptCard {
-            name: match self.surface {
-                Surface::Direct if only_one(name) => name.clone(),
-                _ => format!("{}::{name}", server.name()),
-            },
-            listed: Some(Arc::clone(item)),
-            ..PromptCard::default()
-        };
-        let cards = all.iter().map(card).collect();
-        Box::pin(std::future::ready(Ok(cards)))
+        Box::pin(async move {
+            self.gateway.see_to_list(permit).await;
+            let all = self.gateway.state().prompts(permit);
+            let only_one = |name: &str| all.iter().filter(|(_, own, _)| own == name).count() == 1;
+            let card = |(server, name, item): &(Arc<Server>, String, _)| PromptCard {
+                name: match self.surface {
+                    Surface::Direct if only_one(name) => name.clone(),
+                    _ => format!("{}::{name}", server.name()),
+                },
+                listed: Some(Arc::clone(item)),
+                ..PromptCard::default()
+            };
+            Ok(all.iter().map(card).collect())
+        })
     }
 
     fn get<'a>(
@@ -83,7 +96,7 @@ impl PromptSource for Prompts {
     ) -> Pending<'a, Result<Option<Served<Prompt>>, Fault>> {
         Box::pin(async move {
             let gateway = &self.gateway;
-            let Some((server, own)) = gateway.state().prompt(&call.permit, name) else {
+            let Some((server, own)) = gateway.prompt(&call.permit, name).await else {
                 return Ok(None);
             };
             let mut params = json!({"name": own});
@@ -104,7 +117,7 @@ impl PromptSource for Prompts {
         partial: Partial<'a>,
     ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         Box::pin(async move {
-            let Some((server, own)) = self.gateway.state().prompt(permit, name) else {
+            let Some((server, own)) = self.gateway.prompt(permit, name).await else {
                 return Ok(None);
             };
             let of = json!({"type": "ref/prompt", "name": own});

@@ -76,20 +76,28 @@ impl State {
         let found = found.or_else(|| self.seen_by(permit).find(shaped))?;
         Some((found.clone(), uri.to_owned()))
     }
-}
 
-impl ResourceSource for Resources {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
-        let state = self.0.state();
+    /// The first server that lists a template.
+    fn template(&self, permit: &Permit, template: &str) -> Option<Arc<Server>> {
+        let has = |server: &&Arc<Server>| {
+            let seen = server.seen();
+            let templates = seen.iter().flat_map(|seen| &seen.templates);
+            let mut shapes = templates.filter_map(|item| listed(item, "uriTemplate"));
+            shapes.any(|shape| shape == template) && self.sees_resource(permit, server, template)
+        };
+        self.seen_by(permit).find(has).cloned()
+    }
+
+    fn resources(&self, permit: &Permit) -> Vec<ResourceCard> {
         let mut cards: Vec<ResourceCard> = Vec::new();
         let mut taken = std::collections::HashSet::new();
-        for server in state.seen_by(permit) {
+        for server in self.seen_by(permit) {
             let Some(seen) = server.seen() else { continue };
             for item in &seen.resources {
                 let Some(uri) = listed(item, "uri") else {
                     continue;
                 };
-                if !state.sees_resource(permit, server, &uri) {
+                if !self.sees_resource(permit, server, &uri) {
                     continue;
                 }
                 let uri = if taken.insert(uri.to_string()) {
@@ -105,22 +113,18 @@ impl ResourceSource for Resources {
                 });
             }
         }
-        Box::pin(std::future::ready(Ok(cards)))
+        cards
     }
 
-    fn templates<'a>(
-        &'a self,
-        permit: &'a Permit,
-    ) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
-        let state = self.0.state();
+    fn templates(&self, permit: &Permit) -> Vec<TemplateCard> {
         let mut cards = Vec::new();
-        for server in state.seen_by(permit) {
+        for server in self.seen_by(permit) {
             let Some(seen) = server.seen() else { continue };
             for item in &seen.templates {
                 let Some(shape) = listed(item, "uriTemplate") else {
                     continue;
                 };
-                if state.sees_resource(permit, server, &shape) {
+                if self.sees_resource(permit, server, &shape) {
                     cards.push(TemplateCard {
                         uri_template: shape.into_owned(),
                         name: listed(item, "name").unwrap_or_default().into_owned(),
@@ -130,7 +134,26 @@ impl ResourceSource for Resources {
                 }
             }
         }
-        Box::pin(std::future::ready(Ok(cards)))
+        cards
+    }
+}
+
+impl ResourceSource for Resources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+        Box::pin(async move {
+            self.0.see_to_list(permit).await;
+            Ok(self.0.state().resources(permit))
+        })
+    }
+
+    fn templates<'a>(
+        &'a self,
+        permit: &'a Permit,
+    ) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+        Box::pin(async move {
+            self.0.see_to_list(permit).await;
+            Ok(self.0.state().templates(permit))
+        })
     }
 
     fn read<'a>(
@@ -139,7 +162,7 @@ impl ResourceSource for Resources {
         uri: &'a str,
     ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
         Box::pin(async move {
-            let Some((server, own)) = self.0.state().place(&call.permit, uri) else {
+            let Some((server, own)) = self.0.place(&call.permit, uri).await else {
                 return Ok(None);
             };
             let params = raw(&json!({"uri": own}));
@@ -158,20 +181,17 @@ impl ResourceSource for Resources {
         partial: Partial<'a>,
     ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         Box::pin(async move {
-            let state = self.0.state();
-            let has = |server: &&Arc<Server>| {
-                let seen = server.seen();
-                let templates = seen.iter().flat_map(|seen| &seen.templates);
-                let mut shapes = templates.filter_map(|item| listed(item, "uriTemplate"));
-                shapes.any(|shape| shape == template)
-                    && state.sees_resource(permit, server, template)
-            };
-            let Some(server) = state.seen_by(permit).find(has) else {
+            let mut found = self.0.state().template(permit, template);
+            if found.is_none() {
+                self.0.see_all(permit).await;
+                found = self.0.state().template(permit, template);
+            }
+            let Some(server) = found else {
                 return Ok(None);
             };
             let of = json!({"type": "ref/resource", "uri": template});
             self.0
-                .complete(permit, server, &of, partial)
+                .complete(permit, &server, &of, partial)
                 .await
                 .map(Some)
         })
@@ -188,7 +208,7 @@ impl ResourceSource for Resources {
         on: bool,
     ) -> Pending<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Some((server, own)) = self.0.state().place(&listener.permit, uri) else {
+            let Some((server, own)) = self.0.place(&listener.permit, uri).await else {
                 return Ok(());
             };
             server.watch(listener, &own, on).await
@@ -201,6 +221,15 @@ fn raw(value: &Value) -> Box<RawValue> {
 }
 
 impl Gateway {
+    /// The server that has what stands at an address, and the address there. It may be one that nobody has looked at.
+    async fn place(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
+        if let Some(found) = self.state().place(permit, uri) {
+            return Some(found);
+        }
+        self.see_all(permit).await;
+        self.state().place(permit, uri)
+    }
+
     /// Asks a server something that changes nothing, and gives what it said with what must be masked masked.
     pub(crate) async fn ask(
         &self,

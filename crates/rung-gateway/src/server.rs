@@ -366,6 +366,7 @@ impl Server {
             };
             let options = Options {
                 opening: self.common.opening,
+                era: self.definition.era,
                 ..Options::new(self.name().clone())
             };
             Arc::new(Instance {
@@ -596,7 +597,11 @@ impl Server {
                 format!("gateway.restart_server {{\"server_name\":\"{name}\"}} starts it anew")
             }
         };
-        error.into_fault().with_hint(hint)
+        let fault = error.into_fault();
+        if fault.code() == Code::MissingCapability {
+            return fault;
+        }
+        fault.with_hint(hint)
     }
 
     fn held_back(&self, withheld: &Withheld) -> Fault {

@@ -208,6 +208,7 @@ impl Setup {
             name: spec.name.clone(),
             target,
             sharing: spec.sharing,
+            era: spec.era,
             eager: spec.eager,
             origin: match spec.origin {
                 Origin::Given => "custom",
@@ -313,6 +314,7 @@ fn own(settings: &Settings) -> Result<Vec<Definition>, Fault> {
             shown: format!("{target:?}"),
             target,
             sharing: Sharing::Shared,
+            era: None,
             eager: false,
             origin: "settings",
             file: None,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rung_auth::Secret;
+use rung_mcp::connect::Era;
 use serde_json::{Map, Value, json};
 
 use super::files::digest;
@@ -72,6 +73,7 @@ impl fmt::Display for Reason {
 pub(super) struct Entry {
     form: Form,
     sharing: Sharing,
+    era: Option<Era>,
 }
 
 enum Form {
@@ -113,6 +115,12 @@ pub(super) fn parse(name: &str, value: &Value) -> Result<Entry, Reason> {
             Sharing::of(word).ok_or_else(|| member("sharing", "`shared`, `client` or `session`"))?
         }
     };
+    let era = match text(entry, "era")? {
+        None => None,
+        Some("legacy") => Some(Era::Legacy),
+        Some("modern") => Some(Era::Modern),
+        Some(_) => return Err(member("era", "`legacy` or `modern`")),
+    };
     let (command, url) = (text(entry, "command")?, text(entry, "url")?);
     let form = match (text(entry, "type")?, command, url) {
         (None, Some(_), Some(_)) => return Err(Reason::TwoReaches),
@@ -136,7 +144,7 @@ pub(super) fn parse(name: &str, value: &Value) -> Result<Entry, Reason> {
         }
         (Some(kind), _, _) => return Err(Reason::Type(kind.to_owned())),
     };
-    Ok(Entry { form, sharing })
+    Ok(Entry { form, sharing, era })
 }
 
 fn member(name: &'static str, wanted: &'static str) -> Reason {
@@ -311,9 +319,10 @@ impl Entry {
             name: Arc::from(name),
             origin,
             file: file.to_owned(),
-            digest: digest_of(&reach, self.sharing),
+            digest: digest_of(&reach, self.sharing, self.era),
             reach,
             sharing: self.sharing,
+            era: self.era,
             eager: false,
             trust,
             missing: filling.missing,
@@ -335,25 +344,30 @@ fn fill_pairs(
 }
 
 /// Of everything that would make another process or another connection of it.
-fn digest_of(reach: &Reach, sharing: Sharing) -> String {
+fn digest_of(reach: &Reach, sharing: Sharing, era: Option<Era>) -> String {
     let pairs = |pairs: &[(String, Secret<String>)]| -> Vec<Value> {
         let pairs = pairs.iter();
         pairs
             .map(|(name, value)| json!([name, value.expose()]))
             .collect()
     };
+    let era = era.map(|era| match era {
+        Era::Legacy => "legacy",
+        Era::Modern => "modern",
+    });
+    let how = (sharing.name(), era);
     let all = match reach {
         Reach::Command {
             program,
             args,
             dir,
             env,
-        } => json!([program, args, dir, pairs(env), sharing.name()]),
+        } => json!([program, args, dir, pairs(env), how]),
         Reach::Address {
             url,
             headers,
             oldest,
-        } => json!([url, pairs(headers), oldest, sharing.name()]),
+        } => json!([url, pairs(headers), oldest, how]),
     };
     digest(all.to_string().as_bytes())
 }

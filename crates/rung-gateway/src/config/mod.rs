@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rung_auth::Secret;
+use rung_mcp::connect::Era;
 use serde_json::Value;
 
 use entry::Entry;
@@ -71,6 +72,8 @@ pub struct Spec {
     pub reach: Reach,
     /// Who shares one of it.
     pub sharing: Sharing,
+    /// In which era it is spoken to; by asking it, where nothing is said.
+    pub era: Option<Era>,
     /// Whether it starts with the gateway.
     pub eager: bool,
     /// Whether it may start.

@@ -239,6 +239,11 @@ fn an_entry_is_taken_or_named_with_its_reason() {
             json!({"command": "x", "sharing": "all"}),
             bad("sharing", "`shared`, `client` or `session`"),
         ),
+        (json!({"command": "x", "era": "legacy"}), None),
+        (
+            json!({"command": "x", "era": "2025-11-25"}),
+            bad("era", "`legacy` or `modern`"),
+        ),
     ];
     is_taken_or_skipped(rows);
 }
@@ -673,6 +678,19 @@ fn the_digest_changes_with_what_would_be_started() {
     let world = || World::new().env("T", "1").user(&entry);
     assert_eq!(digest(world()), digest(world()));
     assert_ne!(digest(world()), digest(world().env("T", "2")));
+}
+
+#[test]
+fn an_era_is_part_of_what_a_server_is() {
+    let spec = |entry: Value| {
+        let world = World::new().user(&json!({"a": entry}));
+        let spec = find(&world.load(), "a").clone();
+        (spec.era, spec.digest)
+    };
+    let (none, digest) = spec(json!({"command": "x"}));
+    let (legacy, other) = spec(json!({"command": "x", "era": "legacy"}));
+    assert_eq!((none, legacy), (None, Some(Era::Legacy)));
+    assert_ne!(digest, other);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::envelope::code;
+
 /// Bytes of a server's own words that are repeated.
 const MAX_WORDS_BYTES: usize = 1_000;
 
@@ -98,6 +100,24 @@ impl Refused {
             data: wire.data.map(|data| data.to_owned().into()),
         }
     }
+
+    /// What the client would have to declare, where that is why it was refused.
+    fn capability(&self) -> Option<&'static str> {
+        if self.code != i64::from(code::MISSING_CAPABILITY) {
+            return None;
+        }
+        let data: Value = serde_json::from_str(self.data.as_ref()?.get()).ok()?;
+        let required = &data["requiredCapabilities"];
+        let needs = |path: &str| required.pointer(path).is_some();
+        let known = [
+            ("/elicitation/url", "elicitation.url"),
+            ("/elicitation", "elicitation"),
+            ("/sampling", "sampling"),
+            ("/roots", "roots"),
+        ];
+        let needed = known.into_iter().find(|(path, _)| needs(path));
+        needed.map(|(_, name)| name)
+    }
 }
 
 impl Coded for Error {
@@ -139,15 +159,17 @@ impl Error {
 
     /// The fault of a call, with the server's own number where it has one.
     pub fn into_fault(self) -> Fault {
-        let number = match &self {
-            Self::Refused { refusal, .. } => Some(refusal.code),
-            _ => None,
+        let Self::Refused { refusal, .. } = &self else {
+            return self.into();
         };
-        let fault = Fault::from(self);
-        match number {
-            Some(number) => fault.with(Detail::Rule, number),
-            None => fault,
+        // It is the caller who cannot, and the caller is told so as by us.
+        if let Some(capability) = refusal.capability() {
+            return Fault::new(Code::MissingCapability, self.to_string())
+                .with_hint(format!("call from a client that declares {capability}"))
+                .with(Detail::Capability, capability);
         }
+        let number = refusal.code;
+        Fault::from(self).with(Detail::Rule, number)
     }
 }
 
@@ -176,6 +198,47 @@ impl Failure {
                 server,
                 why: "it forgot the session".to_owned(),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    fn refused(error: &Value) -> Fault {
+        let refusal = Refused::read(&to_raw_value(error).unwrap());
+        let server = Arc::from("a");
+        Error::Refused { server, refusal }.into_fault()
+    }
+
+    #[test]
+    fn what_the_caller_cannot_answer_is_said_as_by_us() {
+        for (required, name) in [
+            (json!({"sampling": {}}), "sampling"),
+            (json!({"elicitation": {}}), "elicitation"),
+            (json!({"elicitation": {"url": {}}}), "elicitation.url"),
+            (json!({"roots": {}}), "roots"),
+        ] {
+            let data = json!({"requiredCapabilities": required});
+            let fault = refused(&json!({"code": -32021, "message": "no", "data": data}));
+            assert_eq!(fault.code(), Code::MissingCapability);
+            assert_eq!(fault.detail(Detail::Capability), Some(&json!(name)));
+        }
+    }
+
+    #[test]
+    fn any_other_refusal_keeps_its_number() {
+        for error in [
+            json!({"code": -32602, "message": "no"}),
+            json!({"code": -32021, "message": "no", "data": {"requiredCapabilities": {"x": {}}}}),
+        ] {
+            let fault = refused(&error);
+            assert_eq!(fault.code(), Code::SourceRefused);
+            assert_eq!(fault.detail(Detail::Rule), Some(&error["code"]));
         }
     }
 }

@@ -7,6 +7,9 @@ mod prompts;
 mod resources;
 mod tools;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rung_tool::Changes;
 
 /// All of it. Cheap to clone.
@@ -14,13 +17,22 @@ use rung_tool::Changes;
 pub(crate) struct Fixtures {
     /// Where the fixtures that change something say so.
     pub(crate) changes: Changes,
+    /// How often they did. The lists say so, and are thereby others indeed: whoever stands in between looks.
+    told: Arc<AtomicUsize>,
 }
 
 impl Fixtures {
     pub(crate) fn new() -> Self {
         Self {
             changes: Changes::default(),
+            told: Arc::default(),
         }
+    }
+
+    /// What a fixture is described by whose list changes.
+    fn changing(&self) -> String {
+        let told = self.told.load(Ordering::Relaxed);
+        format!("A fixture of the conformance suite; changes told: {told}")
     }
 }
 

@@ -25,8 +25,12 @@ impl PromptSource for Fixtures {
                 .collect(),
             ..PromptCard::default()
         };
+        let simple = PromptCard {
+            description: Some(self.changing()),
+            ..card("test_simple_prompt", &[])
+        };
         let cards = vec![
-            card("test_simple_prompt", &[]),
+            simple,
             card("test_prompt_with_arguments", &["arg1", "arg2"]),
             card("test_prompt_with_embedded_resource", &["resourceUri"]),
             card("test_prompt_with_image", &[]),

@@ -1,5 +1,6 @@
 //! The suite's tools.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -111,7 +112,13 @@ fn schema_2020_12() -> Value {
 
 impl ToolSource for Fixtures {
     fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
-        Box::pin(std::future::ready(Ok(CARDS.clone())))
+        let mut cards = CARDS.clone();
+        for card in &mut cards {
+            if &*card.name == "test_trigger_tool_change" {
+                card.description = self.changing().into();
+            }
+        }
+        Box::pin(std::future::ready(Ok(cards)))
     }
 
     fn describe<'a>(&'a self, _: &'a Permit, name: &'a str) -> Pending<'a, Result<Card, Fault>> {
@@ -175,6 +182,7 @@ impl Fixtures {
     }
 
     fn told(&self, change: Change) -> Reply {
+        self.told.fetch_add(1, Ordering::Relaxed);
         self.changes.tell(change);
         Reply::of_text("told")
     }
