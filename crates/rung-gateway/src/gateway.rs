@@ -288,11 +288,16 @@ impl Gateway {
         unseen.cloned().collect()
     }
 
-    /// Waits until everything that somebody may see was looked at once, or could not be.
+    /// Waits until everything that somebody may see was looked at once, or could not be; but not for ever on one that hangs.
     pub(crate) async fn see_all(&self, permit: &Permit) {
-        for look in self.look_at(self.unseen(permit)) {
-            let _seen_or_not = look.await;
-        }
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let looking = self.look_at(self.unseen(permit));
+        let looked = async {
+            for look in looking {
+                let _seen_or_not = look.await;
+            }
+        };
+        let _in_time_or_not = tokio::time::timeout(PATIENCE, looked).await;
     }
 
     /// Waits for a list that is meant to be whole. Where tools find what servers have, lists tell what is known, at once.

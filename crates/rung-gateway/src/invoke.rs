@@ -50,13 +50,13 @@ impl Gateway {
         call: &Call,
         id: &str,
     ) -> Result<(Arc<Server>, Arc<Known>), Fault> {
-        let (server, name) = self.place(call, id)?;
+        let (server, name) = self.tool_place(call, id)?;
         let tool = self.tool_of(call, &server, &name).await?;
         Ok((server, tool))
     }
 
     /// The server that an id leads to, and the tool's name there: `server::tool`, or the bare name where only one has it.
-    fn place(&self, call: &Call, id: &str) -> Result<(Arc<Server>, String), Fault> {
+    fn tool_place(&self, call: &Call, id: &str) -> Result<(Arc<Server>, String), Fault> {
         let state = self.state();
         let sees = |server: &str, tool: &str| {
             let thing = Thing::Tool { server, tool };
@@ -147,7 +147,7 @@ impl Gateway {
         call: &Call,
         order: &Order<'_>,
     ) -> Result<(String, Outcome), Fault> {
-        let (server, name) = self.place(call, order.id)?;
+        let (server, name) = self.tool_place(call, order.id)?;
         let running = self
             .0
             .calls

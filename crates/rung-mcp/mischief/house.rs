@@ -100,7 +100,10 @@ impl House {
                 answer(id, &said.to_string());
             }
             "completion/complete" => {
-                answer(id, &json!({"completion": {"values": ["world"]}}).to_string());
+                answer(
+                    id,
+                    &json!({"completion": {"values": ["world"]}}).to_string(),
+                );
             }
             _ => {
                 let error = json!({"code": -32601, "message": "no such method"});
@@ -177,9 +180,7 @@ impl House {
     }
 
     fn tools(&self) -> Vec<Value> {
-        let plain = |name: &str, description: &str, hints: Value| {
-            json!({"name": name, "description": description, "inputSchema": {"type": "object"}, "annotations": hints})
-        };
+        let plain = |name: &str, description: &str, hints: Value| json!({"name": name, "description": description, "inputSchema": {"type": "object"}, "annotations": hints});
         let reads = json!({"readOnlyHint": true});
         let mut tools = vec![
             plain("count", "Counts how often it was called", json!({})),

@@ -1,7 +1,5 @@
 //! `gateway.refresh`: reads the configuration again.
 
-use std::time::Duration;
-
 use rung_fault::{Code, Fault};
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
@@ -42,9 +40,6 @@ struct Output {
     mcp_tasks_cancelled: usize,
 }
 
-/// How long new servers may take before they are reported as they are.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     let (gateway, call) = (asking.gateway, asking.call);
@@ -55,13 +50,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     }
     let ended = work.end(gateway).await;
     gateway.reload().await?;
-    let looking = gateway.look_at(gateway.unseen(&call.permit));
-    let looked = async {
-        for look in looking {
-            let _seen_or_not = look.await;
-        }
-    };
-    let _in_time_or_not = tokio::time::timeout(PATIENCE, looked).await;
+    gateway.see_all(&call.permit).await;
     let state = gateway.state();
     let servers = state.servers.values();
     let skipped = state.skipped.iter();

@@ -179,7 +179,10 @@ impl Client {
                 return answer;
             }
             let message = self.stdio.next();
-            match message["id"].as_u64().filter(|_| message.get("method").is_none()) {
+            match message["id"]
+                .as_u64()
+                .filter(|_| message.get("method").is_none())
+            {
                 Some(id) => drop(self.answers.insert(id, message)),
                 None => self.heard.push(message),
             }
@@ -209,7 +212,10 @@ impl Client {
         }
         loop {
             let message = self.stdio.next();
-            match message["id"].as_u64().filter(|_| message.get("method").is_none()) {
+            match message["id"]
+                .as_u64()
+                .filter(|_| message.get("method").is_none())
+            {
                 Some(id) => drop(self.answers.insert(id, message)),
                 None if wanted(&message) => return message,
                 None => self.heard.push(message),

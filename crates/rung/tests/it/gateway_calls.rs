@@ -10,17 +10,35 @@ fn a_tool_is_described_briefly_or_with_its_whole_schema() {
     let mut client = street.client(&[]);
     let brief = client.call("gateway.describe", &json!({"tool_id": "house::book"}));
     let brief = &brief["structuredContent"];
-    assert_eq!((&brief["server"], &brief["tool_name"]), (&json!("house"), &json!("book")));
+    assert_eq!(
+        (&brief["server"], &brief["tool_name"]),
+        (&json!("house"), &json!("book"))
+    );
     assert_eq!(brief["title"], "Book a room");
     assert!(brief.get("input_schema").is_none(), "{brief}");
     let [when, kind, guests] = brief["args"].as_array().unwrap().as_slice() else {
         panic!("{brief}");
     };
-    assert_eq!((&when["name"], &when["type"], &when["required"]), (&json!("when"), &json!("string"), &json!(true)));
-    assert_eq!((&kind["enum"], &kind["default"]), (&json!(["single", "double"]), &json!("double")));
-    assert_eq!((&guests["nested"], &guests["required"]), (&json!(true), &json!(false)));
-    assert_eq!(brief["invoke_template"], json!({"tool_id": "house::book", "arguments": {"when": "<string>"}}));
-    let full = client.call("gateway.describe", &json!({"tool_id": "house::book", "full": true}));
+    assert_eq!(
+        (&when["name"], &when["type"], &when["required"]),
+        (&json!("when"), &json!("string"), &json!(true))
+    );
+    assert_eq!(
+        (&kind["enum"], &kind["default"]),
+        (&json!(["single", "double"]), &json!("double"))
+    );
+    assert_eq!(
+        (&guests["nested"], &guests["required"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(
+        brief["invoke_template"],
+        json!({"tool_id": "house::book", "arguments": {"when": "<string>"}})
+    );
+    let full = client.call(
+        "gateway.describe",
+        &json!({"tool_id": "house::book", "full": true}),
+    );
     let full = &full["structuredContent"];
     let adults = &full["input_schema"]["properties"]["guests"]["properties"]["adults"];
     assert_eq!(adults["minimum"], 1, "{full}");
@@ -38,15 +56,29 @@ fn what_is_wrong_with_arguments_is_told_with_its_place_and_nothing_is_called() {
     for (arguments, place, words) in [
         (json!({}), "", "when"),
         (json!({"when": 7}), "when", "string"),
-        (json!({"when": "x", "guests": {"adults": "two"}}), "guests", "adults"),
-        (json!({"when": "x", "guests": {"adults": 0}}), "guests", "adults"),
+        (
+            json!({"when": "x", "guests": {"adults": "two"}}),
+            "guests",
+            "adults",
+        ),
+        (
+            json!({"when": "x", "guests": {"adults": 0}}),
+            "guests",
+            "adults",
+        ),
         (json!({"when": "x", "kind": "triple"}), "kind", "single"),
     ] {
         let refused = client.invoke("house::book", &arguments);
         let refused = error(&refused);
-        assert_eq!(refused["code"], "invalid_arguments", "{arguments}: {refused}");
+        assert_eq!(
+            refused["code"], "invalid_arguments",
+            "{arguments}: {refused}"
+        );
         let told = refused.to_string();
-        assert!(told.contains(place) && told.contains(words), "{arguments}: {told}");
+        assert!(
+            told.contains(place) && told.contains(words),
+            "{arguments}: {told}"
+        );
     }
     assert_eq!(street.times("house", "book"), 0);
 }
@@ -63,16 +95,30 @@ fn what_the_gateway_does_not_take_it_does_not_ignore() {
         json!({"arguments": {}}),
     ] {
         let refused = client.call("gateway.invoke", &arguments);
-        assert_eq!(error(&refused)["code"], "invalid_arguments", "{arguments}: {refused}");
+        assert_eq!(
+            error(&refused)["code"],
+            "invalid_arguments",
+            "{arguments}: {refused}"
+        );
     }
     for (tool, arguments) in [
         ("gateway.health", json!({"servers": "house"})),
-        ("gateway.catalog_search", json!({"filters": {"servers": "house"}})),
+        (
+            "gateway.catalog_search",
+            json!({"filters": {"servers": "house"}}),
+        ),
         ("gateway.catalog_search", json!({"limit": 0})),
-        ("gateway.describe", json!({"tool_id": "house::count", "whole": true})),
+        (
+            "gateway.describe",
+            json!({"tool_id": "house::count", "whole": true}),
+        ),
     ] {
         let refused = client.call(tool, &arguments);
-        assert_eq!(error(&refused)["code"], "invalid_arguments", "{tool}: {refused}");
+        assert_eq!(
+            error(&refused)["code"],
+            "invalid_arguments",
+            "{tool}: {refused}"
+        );
     }
     assert_eq!(street.times("house", "count"), 0);
 }
@@ -85,10 +131,19 @@ fn a_tool_that_is_not_there_is_told_with_the_nearest_that_is() {
         let unknown = client.call(tool, &json!({"tool_id": "house::cuont"}));
         let unknown = error(&unknown);
         assert_eq!(unknown["code"], "unknown_tool", "{unknown}");
-        assert!(unknown["hint"].as_str().unwrap().contains("`house::count`"), "{tool}: {unknown}");
+        assert!(
+            unknown["hint"].as_str().unwrap().contains("`house::count`"),
+            "{tool}: {unknown}"
+        );
     }
     let unknown = client.call("gateway.connect_server", &json!({"server_name": "huose"}));
-    assert!(error(&unknown)["hint"].as_str().unwrap().contains("`house`"), "{unknown}");
+    assert!(
+        error(&unknown)["hint"]
+            .as_str()
+            .unwrap()
+            .contains("`house`"),
+        "{unknown}"
+    );
     let unknown = client.invoke("nowhere::count", &json!({}));
     assert_eq!(error(&unknown)["code"], "unknown_tool", "{unknown}");
 }
@@ -100,17 +155,26 @@ fn a_bare_name_is_enough_where_only_one_tool_has_it() {
     let mut client = street.client(&[]);
     client.invoke("house::count", &json!({}));
     let counted = client.invoke("count", &json!({}));
-    assert_eq!(counted["structuredContent"]["tool_id"], "house::count", "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["tool_id"], "house::count",
+        "{counted}"
+    );
     client.invoke("other::grow", &json!({}));
     let ambiguous = client.invoke("count", &json!({}));
     let ambiguous = error(&ambiguous);
     let hint = ambiguous["hint"].as_str().unwrap();
-    assert!(hint.contains("house::count") && hint.contains("other::count"), "{ambiguous}");
+    assert!(
+        hint.contains("house::count") && hint.contains("other::count"),
+        "{ambiguous}"
+    );
     let unique = crate::gateway::until("the new tool is known", || {
         let done = client.invoke("harvest", &json!({}));
         (done["isError"] != true).then_some(done)
     });
-    assert_eq!(unique["structuredContent"]["tool_id"], "other::harvest", "{unique}");
+    assert_eq!(
+        unique["structuredContent"]["tool_id"], "other::harvest",
+        "{unique}"
+    );
 }
 
 #[test]
@@ -119,10 +183,16 @@ fn a_result_comes_with_everything_it_had() {
     let mut client = street.client(&[]);
     let id = client.begin_invoke("house::rich", &json!({}));
     let rich = client.answer(id)["result"].clone();
-    assert_eq!(rich["structuredContent"], json!({"tool_id": "house::rich", "ok": true, "result": {"z": 1.5, "a": [2]}}));
+    assert_eq!(
+        rich["structuredContent"],
+        json!({"tool_id": "house::rich", "ok": true, "result": {"z": 1.5, "a": [2]}})
+    );
     assert_eq!(rich["_meta"]["vendor/trace"], "t-1");
     assert_eq!(rich["vendor"], json!({"deep": [1.0]}));
-    assert_eq!(rich["content"], json!([{"type": "text", "text": "rich", "annotations": {"priority": 0.5}}]));
+    assert_eq!(
+        rich["content"],
+        json!([{"type": "text", "text": "rich", "annotations": {"priority": 0.5}}])
+    );
     // Not only their values: their letters and their order, too.
     let raw = rich.to_string();
     assert!(raw.contains(r#""z":1.5"#), "{raw}");
@@ -142,9 +212,16 @@ fn a_picture_stays_a_picture() {
     let street = Street::with_a_house();
     let mut client = street.client(&[]);
     let drawn = client.invoke("house::picture", &json!({}));
-    assert_eq!(drawn["content"][1], json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}));
+    assert_eq!(
+        drawn["content"][1],
+        json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"})
+    );
     // It is sent once, not once more as text.
-    assert_eq!(drawn.to_string().matches("iVBORw0KGgo=").count(), 1, "{drawn}");
+    assert_eq!(
+        drawn.to_string().matches("iVBORw0KGgo=").count(),
+        1,
+        "{drawn}"
+    );
 }
 
 #[test]
@@ -165,7 +242,11 @@ fn a_modern_client_gets_the_same() {
     let params = json!({"name": "gateway.invoke", "arguments": {"tool_id": "house::rich"}});
     let answer = client.request("tools/call", &crate::stdio::modern(params));
     let result = &answer["result"];
-    assert_eq!(result["structuredContent"]["result"], json!({"z": 1.5, "a": [2]}), "{answer}");
+    assert_eq!(
+        result["structuredContent"]["result"],
+        json!({"z": 1.5, "a": [2]}),
+        "{answer}"
+    );
     assert_eq!(result["_meta"]["vendor/trace"], "t-1");
     assert_ne!(result["isError"], Value::from(true));
 }

@@ -31,7 +31,9 @@ fn house(street: &Street, word: &str) -> Value {
 }
 
 fn write(street: &Street, file: &str, servers: &Value) {
-    street.sandbox.write(file, json!({"mcpServers": servers}).to_string());
+    street
+        .sandbox
+        .write(file, json!({"mcpServers": servers}).to_string());
 }
 
 #[test]
@@ -57,23 +59,48 @@ fn a_file_as_people_have_it_is_taken_and_what_is_left_out_is_named() {
     assert_eq!(variable(&mut client, "WORD"), "plain");
     assert_eq!(variable(&mut client, "GREETING"), "hello");
     assert_eq!(variable(&mut client, "PLACE"), "to the moon and back");
-    assert_eq!(variable(&mut client, "OUTSIDE"), "", "a server has what it is given, and no more");
+    assert_eq!(
+        variable(&mut client, "OUTSIDE"),
+        "",
+        "a server has what it is given, and no more"
+    );
     let folder = client.invoke("house::folder", &json!({}));
-    assert_eq!(text(&folder), rooms.canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(
+        text(&folder),
+        rooms.canonicalize().unwrap().to_str().unwrap()
+    );
     let unset = client.invoke("needs::count", &json!({}));
     let unset = error(&unset);
     assert_eq!(unset["code"], "source_unauthorized", "{unset}");
-    assert!(unset["message"].as_str().unwrap().contains("NOT_SET_ANYWHERE"), "{unset}");
+    assert!(
+        unset["message"]
+            .as_str()
+            .unwrap()
+            .contains("NOT_SET_ANYWHERE"),
+        "{unset}"
+    );
     let health = client.call("gateway.health", &json!({"all": true}));
     let health = &health["structuredContent"];
-    assert_eq!(health["counts"], json!({"online": 1, "withheld": 1}), "{health}");
+    assert_eq!(
+        health["counts"],
+        json!({"online": 1, "withheld": 1}),
+        "{health}"
+    );
     let problems = health["problems"].to_string();
     for (name, why) in [("off", "disabled"), ("odd", "command"), ("empty", "")] {
-        assert!(problems.contains(name) && problems.contains(why), "{name}: {problems}");
+        assert!(
+            problems.contains(name) && problems.contains(why),
+            "{name}: {problems}"
+        );
     }
     let config = street.file();
-    let ran = street.sandbox.run(&["gateway", "status", "--config", config.to_str().unwrap()]);
-    assert!(ran.stdout.contains("house") && ran.stderr.contains("disabled"), "{ran:?}");
+    let ran = street
+        .sandbox
+        .run(&["gateway", "status", "--config", config.to_str().unwrap()]);
+    assert!(
+        ran.stdout.contains("house") && ran.stderr.contains("disabled"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -97,17 +124,35 @@ fn a_server_at_an_address_gets_the_headers_it_is_given() {
     assert_eq!(refused["code"], "source_unauthorized", "{refused}");
     assert!(!refused.to_string().contains(&token), "{refused}");
     let health = client.call("gateway.health", &json!({"server": "refused"}));
-    assert_eq!(health["structuredContent"]["servers"][0]["auth_state"], "missing_auth", "{health}");
+    assert_eq!(
+        health["structuredContent"]["servers"][0]["auth_state"], "missing_auth",
+        "{health}"
+    );
 }
 
 #[test]
 fn what_is_given_counts_before_the_project_and_that_before_the_user() {
     let street = Street::new();
-    write(&street, "servers.json", &json!({"house": house(&street, "given")}));
-    write(&street, "project/.mcp.json", &json!({"house": house(&street, "project")}));
-    write(&street, ".mcp.json", &json!({"house": house(&street, "user"), "only": house(&street, "users")}));
+    write(
+        &street,
+        "servers.json",
+        &json!({"house": house(&street, "given")}),
+    );
+    write(
+        &street,
+        "project/.mcp.json",
+        &json!({"house": house(&street, "project")}),
+    );
+    write(
+        &street,
+        ".mcp.json",
+        &json!({"house": house(&street, "user"), "only": house(&street, "users")}),
+    );
     let given = street.file();
-    let mut first = client(&street, &["--config", given.to_str().unwrap(), "--trust-project"]);
+    let mut first = client(
+        &street,
+        &["--config", given.to_str().unwrap(), "--trust-project"],
+    );
     assert_eq!(variable(&mut first, "WORD"), "given");
     let all = first.call("gateway.health", &json!({"all": true}));
     assert!(all.to_string().contains("\"only\""), "{all}");
@@ -121,7 +166,11 @@ fn what_is_given_counts_before_the_project_and_that_before_the_user() {
 #[test]
 fn a_project_starts_nothing_before_it_is_approved() {
     let street = Street::new();
-    write(&street, "project/.mcp.json", &json!({"house": house(&street, "first")}));
+    write(
+        &street,
+        "project/.mcp.json",
+        &json!({"house": house(&street, "first")}),
+    );
     let mut client = client(&street, &[]);
     client.call("gateway.catalog_search", &json!({"query": "count"}));
     for (tool, arguments) in [
@@ -132,24 +181,43 @@ fn a_project_starts_nothing_before_it_is_approved() {
         let withheld = client.call(tool, &arguments);
         let withheld = error(&withheld);
         assert_eq!(withheld["code"], "source_unavailable", "{tool}: {withheld}");
-        assert!(withheld["hint"].as_str().unwrap().contains("rung gateway trust house"), "{tool}: {withheld}");
+        assert!(
+            withheld["hint"]
+                .as_str()
+                .unwrap()
+                .contains("rung gateway trust house"),
+            "{tool}: {withheld}"
+        );
     }
     assert_eq!(street.starts("house"), 0);
     let listed = street.sandbox.ok(&["gateway", "trust", "--list"]);
     assert!(listed.contains("house\twaits"), "{listed}");
     street.sandbox.ok(&["gateway", "trust", "house"]);
-    until("the approval is taken up", || (variable(&mut client, "WORD") == "first").then_some(()));
+    until("the approval is taken up", || {
+        (variable(&mut client, "WORD") == "first").then_some(())
+    });
     // An edit waits, and what was approved goes on.
-    write(&street, "project/.mcp.json", &json!({"house": house(&street, "second"), "new": street.house("new")}));
+    write(
+        &street,
+        "project/.mcp.json",
+        &json!({"house": house(&street, "second"), "new": street.house("new")}),
+    );
     until("it is told that the edit waits", || {
         let health = client.call("gateway.health", &json!({"server": "house"}));
         health.to_string().contains("an edit waits").then_some(())
     });
     assert_eq!(variable(&mut client, "WORD"), "first");
-    assert_eq!(error(&client.invoke("new::count", &json!({})))["code"], "source_unavailable");
+    assert_eq!(
+        error(&client.invoke("new::count", &json!({})))["code"],
+        "source_unavailable"
+    );
     street.sandbox.ok(&["gateway", "trust"]);
-    until("the edit is taken up", || (variable(&mut client, "WORD") == "second").then_some(()));
-    street.sandbox.ok(&["gateway", "trust", "--revoke", "house"]);
+    until("the edit is taken up", || {
+        (variable(&mut client, "WORD") == "second").then_some(())
+    });
+    street
+        .sandbox
+        .ok(&["gateway", "trust", "--revoke", "house"]);
     until("it is taken back", || {
         let called = client.invoke("house::count", &json!({}));
         (called["isError"] == true).then_some(())
@@ -160,8 +228,14 @@ fn a_project_starts_nothing_before_it_is_approved() {
 fn servers_of_the_settings_are_there_as_well() {
     let street = Street::new();
     let words = json!([crate::gateway::mischief(), "house"]);
-    street.sandbox.write(".config/rung/config.toml", format!("[sources.house]\ncommand = {words}\n"));
+    street.sandbox.write(
+        ".config/rung/config.toml",
+        format!("[sources.house]\ncommand = {words}\n"),
+    );
     let mut client = client(&street, &[]);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
 }

@@ -28,7 +28,10 @@ fn count(client: &mut Client, house: &str) -> Value {
 fn assert_cancelled(answer: &Value) {
     let ended = error(&answer["result"]);
     assert_eq!(ended["code"], "call_cancelled", "{ended}");
-    assert!(ended["message"].as_str().unwrap().contains("house::wait"), "{ended}");
+    assert!(
+        ended["message"].as_str().unwrap().contains("house::wait"),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -42,11 +45,20 @@ fn a_call_is_cancelled_with_force_and_nothing_else_changes() {
     let request: String = request;
     let refused = client.call("gateway.cancel", &json!({"request_id": request}));
     assert_eq!(error(&refused)["code"], "work_pending", "{refused}");
-    let cancelled = client.call("gateway.cancel", &json!({"request_id": request, "force": true}));
-    assert_eq!(cancelled["structuredContent"]["status"], "cancelled", "{cancelled}");
+    let cancelled = client.call(
+        "gateway.cancel",
+        &json!({"request_id": request, "force": true}),
+    );
+    assert_eq!(
+        cancelled["structuredContent"]["status"], "cancelled",
+        "{cancelled}"
+    );
     assert_cancelled(&client.answer(waiting));
     street.wait_for("house", "notifications/cancelled", 1);
-    let again = client.call("gateway.cancel", &json!({"request_id": request, "force": true}));
+    let again = client.call(
+        "gateway.cancel",
+        &json!({"request_id": request, "force": true}),
+    );
     assert_eq!(error(&again)["code"], "not_found", "{again}");
     // The other call, the servers and the conversation go on.
     assert_eq!(count(&mut client, "house"), 1);
@@ -89,11 +101,20 @@ fn a_server_without_work_is_stopped_without_force() {
     let street = two_houses();
     let mut client = street.client(&[]);
     assert_eq!(count(&mut client, "house"), 1);
-    let stopped = client.call("gateway.disconnect_server", &json!({"server_name": "house"}));
-    assert_eq!(stopped["structuredContent"]["new_status"], "lazy", "{stopped}");
+    let stopped = client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "house"}),
+    );
+    assert_eq!(
+        stopped["structuredContent"]["new_status"], "lazy",
+        "{stopped}"
+    );
     assert_eq!(count(&mut client, "house"), 1);
     let restarted = client.call("gateway.restart_server", &json!({"server_name": "house"}));
-    assert_eq!(restarted["structuredContent"]["new_status"], "online", "{restarted}");
+    assert_eq!(
+        restarted["structuredContent"]["new_status"], "online",
+        "{restarted}"
+    );
     assert_eq!(count(&mut client, "house"), 1);
     assert_eq!(street.starts("house"), 3);
 }
@@ -108,7 +129,11 @@ fn a_refresh_with_force_ends_what_is_under_way_and_leaves_servers_alone() {
     assert_eq!(error(&refused)["code"], "work_pending", "{refused}");
     let done = client.call("gateway.refresh", &json!({"force": true}));
     let done = &done["structuredContent"];
-    assert_eq!((&done["ok"], &done["pending_requests_cancelled"]), (&json!(true), &json!(1)), "{done}");
+    assert_eq!(
+        (&done["ok"], &done["pending_requests_cancelled"]),
+        (&json!(true), &json!(1)),
+        "{done}"
+    );
     assert_eq!(done["servers_seen"], 2);
     assert_cancelled(&client.answer(waiting));
     // A server whose entry did not change is the same one.
@@ -144,7 +169,10 @@ fn one_client_neither_sees_nor_ends_what_another_has_under_way() {
         let hers = pending(&alice.call("gateway.list_pending", &json!({})));
         assert_eq!(hers.len(), 1);
         assert!(pending(&bob.call("gateway.list_pending", &json!({}))).is_empty());
-        let refused = bob.call("gateway.cancel", &json!({"request_id": hers[0], "force": true}));
+        let refused = bob.call(
+            "gateway.cancel",
+            &json!({"request_id": hers[0], "force": true}),
+        );
         assert_eq!(error(&refused)["code"], "not_found", "{refused}");
         for tool in ["gateway.disconnect_server", "gateway.restart_server"] {
             let refused = bob.call(tool, &json!({"server_name": "house", "force": true}));
@@ -155,7 +183,10 @@ fn one_client_neither_sees_nor_ends_what_another_has_under_way() {
             assert!(!refused.to_string().contains("wait\""), "{refused}");
         }
         let refreshed = bob.call("gateway.refresh", &json!({"force": true}));
-        assert_eq!(refreshed["structuredContent"]["pending_requests_cancelled"], 0, "{refreshed}");
+        assert_eq!(
+            refreshed["structuredContent"]["pending_requests_cancelled"], 0,
+            "{refreshed}"
+        );
         assert!(!waiting.is_finished());
         bob.invoke("house::release", &json!({}));
         assert_eq!(text(&waiting.join().unwrap()), "released");
@@ -176,14 +207,20 @@ fn over_http_a_cancelled_call_ends_alone_and_both_sessions_live_on() {
         let of_bob = scope.spawn(move || of_bob.invoke("house::wait", &json!({})));
         street.wait_for("house", "wait", 2);
         let hers = pending(&alice.call("gateway.list_pending", &json!({})));
-        let ended = alice.call("gateway.cancel", &json!({"request_id": hers[0], "force": true}));
+        let ended = alice.call(
+            "gateway.cancel",
+            &json!({"request_id": hers[0], "force": true}),
+        );
         assert_eq!(ended["structuredContent"]["status"], "cancelled", "{ended}");
         let cancelled = of_alice.join().unwrap();
         assert_eq!(error(&cancelled)["code"], "call_cancelled", "{cancelled}");
         assert!(!of_bob.is_finished());
         for session in [&alice, &bob] {
             let counted = session.invoke("house::count", &json!({}));
-            assert!(counted["structuredContent"]["result"]["count"].is_u64(), "{counted}");
+            assert!(
+                counted["structuredContent"]["result"]["count"].is_u64(),
+                "{counted}"
+            );
         }
         alice.invoke("house::release", &json!({}));
         assert_eq!(text(&of_bob.join().unwrap()), "released");
@@ -204,14 +241,23 @@ fn over_http_a_server_is_stopped_by_whoever_alone_has_work_there() {
         let of_bob = scope.spawn(move || of_bob.invoke("other::wait", &json!({})));
         street.wait_for("house", "wait", 1);
         street.wait_for("other", "wait", 1);
-        let done = alice.call("gateway.restart_server", &json!({"server_name": "house", "force": true}));
-        assert_eq!(done["structuredContent"]["cancelled_request_count"], 1, "{done}");
+        let done = alice.call(
+            "gateway.restart_server",
+            &json!({"server_name": "house", "force": true}),
+        );
+        assert_eq!(
+            done["structuredContent"]["cancelled_request_count"], 1,
+            "{done}"
+        );
         assert_eq!(error(&of_alice.join().unwrap())["code"], "call_cancelled");
         assert!(!of_bob.is_finished());
         bob.invoke("other::release", &json!({}));
         assert_eq!(text(&of_bob.join().unwrap()), "released");
         let counted = bob.invoke("house::count", &json!({}));
-        assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+        assert_eq!(
+            counted["structuredContent"]["result"]["count"], 1,
+            "{counted}"
+        );
     });
     assert_eq!((street.starts("house"), street.starts("other")), (2, 1));
 }

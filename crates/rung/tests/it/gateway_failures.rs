@@ -26,7 +26,10 @@ fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
     ] {
         for (tool, arguments) in [
             ("gateway.invoke", json!({"tool_id": format!("{server}::a")})),
-            ("gateway.describe", json!({"tool_id": format!("{server}::a")})),
+            (
+                "gateway.describe",
+                json!({"tool_id": format!("{server}::a")}),
+            ),
             ("gateway.connect_server", json!({"server_name": server})),
         ] {
             let failed = client.call(tool, &arguments);
@@ -45,7 +48,13 @@ fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
     let one = client.call("gateway.health", &json!({"server": "dies"}));
     let row = &one["structuredContent"]["servers"][0];
     assert_eq!(row["status"], "error");
-    assert!(row["error"].as_str().unwrap().contains("there is no configuration"), "{row}");
+    assert!(
+        row["error"]
+            .as_str()
+            .unwrap()
+            .contains("there is no configuration"),
+        "{row}"
+    );
 }
 
 #[test]
@@ -58,7 +67,10 @@ fn a_server_that_was_mended_is_used_by_the_next_call() {
     assert_eq!(error(&failed)["code"], "source_unavailable");
     std::os::unix::fs::symlink(wrapper(&street), &script).unwrap();
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
     let health = client.call("gateway.health", &json!({}));
     assert_eq!(health["structuredContent"]["counts"], json!({"online": 1}));
 }
@@ -85,9 +97,15 @@ fn a_server_that_hangs_in_its_start_holds_up_nobody_else() {
     let hung = client.begin_invoke("hangs::a", &json!({}));
     street.wait_for("hangs", "started", 1);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
     let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
-    assert_eq!(found["structuredContent"]["results"][0]["tool_id"], "house::count");
+    assert_eq!(
+        found["structuredContent"]["results"][0]["tool_id"],
+        "house::count"
+    );
     client.call("gateway.health", &json!({"all": true}));
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     // Whoever waits for it can stop waiting.
@@ -106,10 +124,19 @@ fn a_call_that_may_have_been_done_is_not_repeated_and_the_next_one_works() {
     let message = lost["message"].as_str().unwrap();
     assert!(message.contains("house"), "{message}");
     assert!(message.contains("segmentation something"), "{message}");
-    assert!(lost["hint"].as_str().unwrap().contains("look whether it was done"), "{lost}");
+    assert!(
+        lost["hint"]
+            .as_str()
+            .unwrap()
+            .contains("look whether it was done"),
+        "{lost}"
+    );
     assert_eq!(street.times("house", "add"), 1);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
     assert_eq!(street.starts("house"), 2);
 }
 
@@ -177,5 +204,8 @@ fn an_address_that_nobody_answers_at_is_told_as_such() {
     let failed = client.invoke("away::a", &json!({}));
     let failed = error(&failed);
     assert_eq!(failed["code"], "source_unavailable", "{failed}");
-    assert!(failed["message"].as_str().unwrap().contains("away"), "{failed}");
+    assert!(
+        failed["message"].as_str().unwrap().contains("away"),
+        "{failed}"
+    );
 }

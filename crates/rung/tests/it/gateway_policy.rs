@@ -26,9 +26,17 @@ fn connect(client: &mut Client, server: &str) -> Value {
 }
 
 fn found(client: &mut Client, query: &str) -> Vec<String> {
-    let found = client.call("gateway.catalog_search", &json!({"query": query, "limit": 100}));
-    let results = found["structuredContent"]["results"].as_array().unwrap().clone();
-    let ids = results.iter().map(|card| card["tool_id"].as_str().unwrap().to_owned());
+    let found = client.call(
+        "gateway.catalog_search",
+        &json!({"query": query, "limit": 100}),
+    );
+    let results = found["structuredContent"]["results"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let ids = results
+        .iter()
+        .map(|card| card["tool_id"].as_str().unwrap().to_owned());
     ids.collect()
 }
 
@@ -49,31 +57,55 @@ fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
     for hidden in ["house::env", "house::book", "secret::count"] {
         assert!(!all.contains(&hidden.to_owned()), "{hidden}: {all:?}");
     }
-    assert!(found(&mut client, "hotel room").iter().all(|id| id != "house::book"));
+    assert!(
+        found(&mut client, "hotel room")
+            .iter()
+            .all(|id| id != "house::book")
+    );
     for id in ["house::env", "house::book", "secret::count", "env", "book"] {
         let nothing = format!("house::nothing{}", id.len());
         for tool in ["gateway.describe", "gateway.invoke"] {
             let denied = client.call(tool, &json!({"tool_id": id}));
             let denied = error(&denied);
             let absent = client.call(tool, &json!({"tool_id": nothing}));
-            assert_eq!(denied["code"], error(&absent)["code"], "{tool} {id}: {denied}");
+            assert_eq!(
+                denied["code"],
+                error(&absent)["code"],
+                "{tool} {id}: {denied}"
+            );
             let others = denied.to_string().replace(id, "");
-            assert!(!others.contains("secret::") && !others.contains("house::env"), "{others}");
+            assert!(
+                !others.contains("secret::") && !others.contains("house::env"),
+                "{others}"
+            );
         }
     }
-    for tool in ["gateway.connect_server", "gateway.disconnect_server", "gateway.restart_server"] {
-        let denied = client.call(tool, &json!({"server_name": "secret", "force": true}).as_object().map(|all| {
-            let mut all = all.clone();
-            if tool == "gateway.connect_server" {
-                all.remove("force");
-            }
-            Value::from(all)
-        }).unwrap());
+    for tool in [
+        "gateway.connect_server",
+        "gateway.disconnect_server",
+        "gateway.restart_server",
+    ] {
+        let denied = client.call(
+            tool,
+            &json!({"server_name": "secret", "force": true})
+                .as_object()
+                .map(|all| {
+                    let mut all = all.clone();
+                    if tool == "gateway.connect_server" {
+                        all.remove("force");
+                    }
+                    Value::from(all)
+                })
+                .unwrap(),
+        );
         assert_eq!(error(&denied)["code"], "unknown_server", "{tool}: {denied}");
     }
     for (tool, arguments) in [
         ("gateway.health", json!({"server": "secret"})),
-        ("gateway.catalog_search", json!({"filters": {"server": "secret"}})),
+        (
+            "gateway.catalog_search",
+            json!({"filters": {"server": "secret"}}),
+        ),
         ("gateway.list_pending", json!({"server": "secret"})),
         ("gateway.tasks_list", json!({"server_name": "secret"})),
     ] {
@@ -95,7 +127,10 @@ fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
         assert!(got.get("error").is_some(), "{name}: {got}");
     }
     assert_eq!(street.starts("secret"), starts, "nobody started it");
-    assert_eq!((street.times("house", "env"), street.times("house", "read")), (0, 0));
+    assert_eq!(
+        (street.times("house", "env"), street.times("house", "read")),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -103,11 +138,36 @@ fn why_something_is_there_or_not_is_told_to_the_operator() {
     let (street, policy) = street();
     let config = street.file();
     let config = config.to_str().unwrap();
-    let why = |id: &str| street.sandbox.ok(&["gateway", "why", id, "--config", config, "--policy", &policy]);
-    assert!(why("house::book").contains("denied by") && why("house::book").contains("house::b*"), "{}", why("house::book"));
-    assert!(why("secret::count").contains("denied by"), "{}", why("secret::count"));
-    assert!(why("house::count").contains("allowed"), "{}", why("house::count"));
-    let told = street.sandbox.ok(&["gateway", "why", "house::book", "--config", config, "--policy", &policy, "--json"]);
+    let why = |id: &str| {
+        street.sandbox.ok(&[
+            "gateway", "why", id, "--config", config, "--policy", &policy,
+        ])
+    };
+    assert!(
+        why("house::book").contains("denied by") && why("house::book").contains("house::b*"),
+        "{}",
+        why("house::book")
+    );
+    assert!(
+        why("secret::count").contains("denied by"),
+        "{}",
+        why("secret::count")
+    );
+    assert!(
+        why("house::count").contains("allowed"),
+        "{}",
+        why("house::count")
+    );
+    let told = street.sandbox.ok(&[
+        "gateway",
+        "why",
+        "house::book",
+        "--config",
+        config,
+        "--policy",
+        &policy,
+        "--json",
+    ]);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(told["allowed"], false, "{told}");
 }
@@ -115,14 +175,19 @@ fn why_something_is_there_or_not_is_told_to_the_operator() {
 #[test]
 fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
     let street = Street::with_a_house();
-    let file = street.sandbox.write("policy.yaml", "tools: {denylist: ['house::env']}");
+    let file = street
+        .sandbox
+        .write("policy.yaml", "tools: {denylist: ['house::env']}");
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
     connect(&mut client, "house");
     assert!(!found(&mut client, "").contains(&"house::env".to_owned()));
-    street.sandbox.write("policy.yaml", "tools: {denylist: ['house::say']}");
+    street
+        .sandbox
+        .write("policy.yaml", "tools: {denylist: ['house::say']}");
     until("the edit is taken up", || {
         let all = found(&mut client, "");
-        (all.contains(&"house::env".to_owned()) && !all.contains(&"house::say".to_owned())).then_some(())
+        (all.contains(&"house::env".to_owned()) && !all.contains(&"house::say".to_owned()))
+            .then_some(())
     });
     for broken in ["tools: {denylst: [a]}", "tools: [", ""] {
         street.sandbox.write("policy.yaml", broken);
@@ -137,9 +202,17 @@ fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
         assert_eq!(error(&denied)["code"], "unknown_tool");
     }
     street.sandbox.write("policy.yaml", "{}");
-    until("the mended one is taken up", || found(&mut client, "").contains(&"house::say".to_owned()).then_some(()));
+    until("the mended one is taken up", || {
+        found(&mut client, "")
+            .contains(&"house::say".to_owned())
+            .then_some(())
+    });
     let health = client.call("gateway.health", &json!({}));
-    assert_eq!(health["structuredContent"]["problems"], Value::Null, "{health}");
+    assert_eq!(
+        health["structuredContent"]["problems"],
+        Value::Null,
+        "{health}"
+    );
     assert_eq!(street.starts("house"), 1, "nothing was started anew for it");
 }
 
@@ -147,7 +220,11 @@ fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
 fn a_broken_policy_keeps_the_gateway_from_starting() {
     let street = Street::with_a_house();
     let file = street.sandbox.write("policy.yaml", "tools: {denylst: [a]}");
-    let ran = crate::sandbox::run(street.command(&["--policy", file.to_str().unwrap()]).stderr(std::process::Stdio::piped()));
+    let ran = crate::sandbox::run(
+        street
+            .command(&["--policy", file.to_str().unwrap()])
+            .stderr(std::process::Stdio::piped()),
+    );
     assert_ne!(ran.status, 0);
     assert!(ran.stderr.contains("denylist"), "{}", ran.stderr);
 }
@@ -169,20 +246,32 @@ fn an_edited_configuration_is_taken_up_server_by_server() {
     let gone = client.invoke("old::count", &json!({}));
     assert_eq!(error(&gone)["code"], "unknown_tool", "{gone}");
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 2, "it is the same one");
-    assert_eq!(text(&client.invoke("new::release", &json!({}))), "all are released");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 2,
+        "it is the same one"
+    );
+    assert_eq!(
+        text(&client.invoke("new::release", &json!({}))),
+        "all are released"
+    );
     // What was under way there goes on, until it is ended.
     let listed = client.call("gateway.list_pending", &json!({}));
     let [request] = crate::gateway::pending(&listed).try_into().unwrap();
     let request: String = request;
-    client.call("gateway.cancel", &json!({"request_id": request, "force": true}));
+    client.call(
+        "gateway.cancel",
+        &json!({"request_id": request, "force": true}),
+    );
     let ended = client.answer(waiting);
     assert_eq!(error(&ended["result"])["code"], "call_cancelled");
     // A file that cannot be read changes nothing.
     street.sandbox.write("servers.json", "{\"mcpServers\": {");
     until("it is told that the file is broken", || {
         let health = client.call("gateway.health", &json!({}));
-        health["structuredContent"]["problems"].to_string().contains("servers.json").then_some(())
+        health["structuredContent"]["problems"]
+            .to_string()
+            .contains("servers.json")
+            .then_some(())
     });
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 3);
@@ -191,7 +280,10 @@ fn an_edited_configuration_is_taken_up_server_by_server() {
 #[test]
 fn secrets_are_masked_before_anything_is_cut() {
     let street = Street::with_a_house();
-    let file = street.sandbox.write("policy.yaml", "redaction: {patterns: ['key-[0-9]+']}\nlimits: {max_output_bytes: 4000}");
+    let file = street.sandbox.write(
+        "policy.yaml",
+        "redaction: {patterns: ['key-[0-9]+']}\nlimits: {max_output_bytes: 4000}",
+    );
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
     let said = client.invoke("house::say", &json!({"text": "a key-123456 here"}));
     assert_eq!(text(&said), "a [REDACTED] here", "{said}");
@@ -199,9 +291,14 @@ fn secrets_are_masked_before_anything_is_cut() {
     let long = "key-9999999999999999999999 ".repeat(4_000);
     let said = client.invoke("house::say", &json!({"text": long}));
     assert!(!said.to_string().contains("key-"), "{said}");
-    let handle = said["structuredContent"]["meta"]["handle"].as_str().unwrap();
+    let handle = said["structuredContent"]["meta"]["handle"]
+        .as_str()
+        .unwrap();
     let kept = String::from_utf8(street.sandbox.export(handle)).unwrap();
-    assert!(kept.contains("[REDACTED]") && !kept.contains("key-9"), "what is kept is masked, too");
+    assert!(
+        kept.contains("[REDACTED]") && !kept.contains("key-9"),
+        "what is kept is masked, too"
+    );
     let said = client.call("gateway.invoke", &json!({"tool_id": "house::say", "arguments": {"text": "token ghp_0123456789abcdefghijABCDEFGHIJ012345"}, "options": {"redact_secrets": true}}));
     assert!(!said.to_string().contains("ghp_0123"), "{said}");
 }
@@ -236,7 +333,13 @@ fn values_of_the_configuration_never_come_back() {
         said += &client.call(tool, &arguments).to_string();
     }
     let config = street.file();
-    said += &street.sandbox.ok(&["gateway", "status", "--json", "--config", config.to_str().unwrap()]);
+    said += &street.sandbox.ok(&[
+        "gateway",
+        "status",
+        "--json",
+        "--config",
+        config.to_str().unwrap(),
+    ]);
     for secret in ["hunter2", "correct-horse", "tr0ub4dor"] {
         assert!(!said.contains(secret), "{secret}: {said}");
     }

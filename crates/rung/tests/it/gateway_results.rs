@@ -32,12 +32,19 @@ fn handle(result: &Value) -> &str {
 fn a_long_text_is_shown_within_both_limits_and_read_byte_for_byte() {
     let street = Street::with_a_house();
     let mut client = street.client(&[]);
-    let (bytes, shown) = invoke_raw(&mut client, &json!({"tool_id": "house::text", "arguments": {"bytes": BYTES}}));
+    let (bytes, shown) = invoke_raw(
+        &mut client,
+        &json!({"tool_id": "house::text", "arguments": {"bytes": BYTES}}),
+    );
     assert!(bytes <= 50_000, "{bytes} bytes");
     let cost = tokens(&shown.to_string());
     assert!((500..=4_000).contains(&cost), "{cost} tokens");
     let said = &shown["structuredContent"];
-    assert_eq!((&said["ok"], &said["truncated"]), (&json!(true), &json!(true)), "{said}");
+    assert_eq!(
+        (&said["ok"], &said["truncated"]),
+        (&json!(true), &json!(true)),
+        "{said}"
+    );
     assert_eq!(said["tool_id"], "house::text");
     assert!(said["raw_size_estimate"].as_u64().unwrap() > BYTES as u64);
     // As it is told to, by whoever reads structure.
@@ -63,7 +70,10 @@ fn a_long_text_is_shown_within_both_limits_and_read_byte_for_byte() {
 fn the_next_call_that_a_preview_names_is_one_that_works() {
     let street = Street::with_a_house();
     let mut client = street.client(&[]);
-    let (_, shown) = invoke_raw(&mut client, &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}}));
+    let (_, shown) = invoke_raw(
+        &mut client,
+        &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}}),
+    );
     let next = &shown["structuredContent"]["meta"]["next"];
     assert_eq!(next["tool"], "rung.read", "{shown}");
     let read = client.call("rung.read", &next["arguments"]);
@@ -78,9 +88,16 @@ fn the_next_call_that_a_preview_names_is_one_that_works() {
 fn a_text_that_fits_is_sent_as_it_is() {
     let street = Street::with_a_house();
     let mut client = street.client(&[]);
-    let (_, shown) = invoke_raw(&mut client, &json!({"tool_id": "house::text", "arguments": {"bytes": 900}}));
+    let (_, shown) = invoke_raw(
+        &mut client,
+        &json!({"tool_id": "house::text", "arguments": {"bytes": 900}}),
+    );
     assert_eq!(shown["content"][0]["text"], long_text(900));
-    assert_eq!(shown["structuredContent"]["truncated"], Value::Null, "{shown}");
+    assert_eq!(
+        shown["structuredContent"]["truncated"],
+        Value::Null,
+        "{shown}"
+    );
 }
 
 #[test]
@@ -88,22 +105,35 @@ fn the_limits_of_the_policy_hold_for_the_final_message() {
     for (policy, most_bytes, most_tokens) in [
         ("limits: {max_output_bytes: 6000}", 6_000, 4_000),
         ("limits: {max_output_tokens: 1000}", 50_000, 1_000),
-        ("limits: {max_output_bytes: 20000, max_output_tokens: 2500}", 20_000, 2_500),
+        (
+            "limits: {max_output_bytes: 20000, max_output_tokens: 2500}",
+            20_000,
+            2_500,
+        ),
     ] {
         let street = Street::with_a_house();
         let file = street.sandbox.write("policy.yaml", policy);
         let mut client = street.client(&["--policy", file.to_str().unwrap()]);
         for bytes in [5_000, 12_000, 60_000, 400_000] {
-            let (size, shown) = invoke_raw(&mut client, &json!({"tool_id": "house::text", "arguments": {"bytes": bytes}}));
+            let (size, shown) = invoke_raw(
+                &mut client,
+                &json!({"tool_id": "house::text", "arguments": {"bytes": bytes}}),
+            );
             assert!(size <= most_bytes, "{policy}: {size} bytes of {bytes}");
             let cost = tokens(&shown.to_string());
             assert!(cost <= most_tokens, "{policy}: {cost} tokens of {bytes}");
             if shown["structuredContent"]["truncated"] == true {
                 let whole = street.sandbox.export(handle(&shown));
                 let whole: Value = serde_json::from_slice(&whole).unwrap();
-                assert!(whole["content"][0]["text"] == long_text(bytes).as_str(), "{policy}");
+                assert!(
+                    whole["content"][0]["text"] == long_text(bytes).as_str(),
+                    "{policy}"
+                );
             } else {
-                assert!(shown["content"][0]["text"] == long_text(bytes).as_str(), "{policy}");
+                assert!(
+                    shown["content"][0]["text"] == long_text(bytes).as_str(),
+                    "{policy}"
+                );
             }
         }
     }
@@ -113,20 +143,31 @@ fn the_limits_of_the_policy_hold_for_the_final_message() {
 fn a_caller_can_ask_for_less() {
     let street = Street::with_a_house();
     let mut client = street.client(&[]);
-    let (wide, _) = invoke_raw(&mut client, &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}}));
+    let (wide, _) = invoke_raw(
+        &mut client,
+        &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}}),
+    );
     let options = json!({"max_output_chars": 3_000});
-    let (narrow, shown) = invoke_raw(&mut client, &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}, "options": options}));
+    let (narrow, shown) = invoke_raw(
+        &mut client,
+        &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}, "options": options}),
+    );
     assert!(narrow <= 3_000 && narrow < wide, "{narrow} of {wide}");
     let whole: Value = serde_json::from_slice(&street.sandbox.export(handle(&shown))).unwrap();
     assert!(whole["content"][0]["text"] == long_text(100_000).as_str());
-    let refused = client.call("gateway.invoke", &json!({"tool_id": "house::text", "options": {"max_output_chars": 5}}));
+    let refused = client.call(
+        "gateway.invoke",
+        &json!({"tool_id": "house::text", "options": {"max_output_chars": 5}}),
+    );
     assert_eq!(error(&refused)["code"], "invalid_arguments");
 }
 
 #[test]
 fn a_policy_bounds_the_tools_of_a_server() {
     let street = Street::with_a_house();
-    let file = street.sandbox.write("policy.yaml", "limits: {max_tools_per_server: 3}");
+    let file = street
+        .sandbox
+        .write("policy.yaml", "limits: {max_tools_per_server: 3}");
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
     client.call("gateway.connect_server", &json!({"server_name": "house"}));
     let found = client.call("gateway.catalog_search", &json!({}));
@@ -138,5 +179,8 @@ fn a_policy_bounds_the_tools_of_a_server() {
     assert_eq!(first["structuredContent"]["ok"], true, "{first}");
     // Nothing is dropped in silence.
     let health = client.call("gateway.health", &json!({"server": "house"}));
-    assert_eq!(health["structuredContent"]["servers"][0]["hidden_tools"], 14, "{health}");
+    assert_eq!(
+        health["structuredContent"]["servers"][0]["hidden_tools"], 14,
+        "{health}"
+    );
 }

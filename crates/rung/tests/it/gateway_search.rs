@@ -12,7 +12,9 @@ fn search(client: &mut Client, arguments: &Value) -> Value {
 
 fn ids(found: &Value) -> Vec<&str> {
     let results = found["results"].as_array().unwrap().iter();
-    results.map(|card| card["tool_id"].as_str().unwrap()).collect()
+    results
+        .map(|card| card["tool_id"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -21,7 +23,10 @@ fn servers_that_nobody_has_seen_are_named_and_then_found() {
     let mut client = street.client(&[]);
     let first = search(&mut client, &json!({"query": "book a hotel"}));
     assert_eq!(first["not_seen_yet"], json!(["house"]), "{first}");
-    assert!(first["hint"].as_str().unwrap().contains("search again"), "{first}");
+    assert!(
+        first["hint"].as_str().unwrap().contains("search again"),
+        "{first}"
+    );
     let found = until("the server is seen", || {
         let found = search(&mut client, &json!({"query": "book a hotel"}));
         found.get("not_seen_yet").is_none().then_some(found)
@@ -39,10 +44,19 @@ fn what_was_seen_once_is_found_without_starting_anything() {
     let found = search(&mut client, &json!({"query": "hotel"}));
     let card = &found["results"][0];
     assert_eq!(card["tool_id"], "house::book", "{found}");
-    assert_eq!((&card["availability"], &card["title"]), (&json!("offline"), &json!("Book a room")));
+    assert_eq!(
+        (&card["availability"], &card["title"]),
+        (&json!("offline"), &json!("Book a room"))
+    );
     assert!(found.get("not_seen_yet").is_none(), "{found}");
-    let described = client.call("gateway.describe", &json!({"tool_id": "house::book", "full": true}));
-    assert_eq!(described["structuredContent"]["input_schema"]["required"], json!(["when"]));
+    let described = client.call(
+        "gateway.describe",
+        &json!({"tool_id": "house::book", "full": true}),
+    );
+    assert_eq!(
+        described["structuredContent"]["input_schema"]["required"],
+        json!(["when"])
+    );
     let resources = client.request("resources/list", &json!({}));
     assert!(resources.to_string().contains("house:note"), "{resources}");
     assert_eq!(street.starts("house"), 1, "only by the gateway before");
@@ -62,29 +76,67 @@ fn totals_limits_and_filters_are_true() {
     let all = search(&mut client, &json!({"limit": 100}));
     let total = all["total"].as_u64().unwrap();
     assert_eq!(total as usize, ids(&all).len());
-    assert_eq!((&all["total_available"], &all["truncated"]), (&json!(total), &json!(false)));
+    assert_eq!(
+        (&all["total_available"], &all["truncated"]),
+        (&json!(total), &json!(false))
+    );
     let few = search(&mut client, &json!({"limit": 2}));
-    assert_eq!((ids(&few).len(), &few["total"], &few["truncated"]), (2, &json!(total), &json!(true)));
+    assert_eq!(
+        (ids(&few).len(), &few["total"], &few["truncated"]),
+        (2, &json!(total), &json!(true))
+    );
     let some = search(&mut client, &json!({"query": "hotel"}));
-    assert_eq!((&some["total"], &some["total_available"]), (&json!(1), &json!(total)), "{some}");
+    assert_eq!(
+        (&some["total"], &some["total_available"]),
+        (&json!(1), &json!(total)),
+        "{some}"
+    );
     let none = search(&mut client, &json!({"query": "zebra crossing quantum"}));
-    assert_eq!((&none["total"], &none["results"]), (&json!(0), &json!([])), "{none}");
+    assert_eq!(
+        (&none["total"], &none["results"]),
+        (&json!(0), &json!([])),
+        "{none}"
+    );
     let odd = search(&mut client, &json!({"filters": {"server": "odd"}}));
-    assert!(!ids(&odd).is_empty() && ids(&odd).iter().all(|id| id.starts_with("odd::")), "{odd}");
-    let low = search(&mut client, &json!({"filters": {"risk_max": "low"}, "limit": 100}));
-    assert!(ids(&low).contains(&"house::look") && !ids(&low).contains(&"house::count"), "{low}");
-    assert!(low["results"].as_array().unwrap().iter().all(|card| card["risk_hint"] == "low"));
+    assert!(
+        !ids(&odd).is_empty() && ids(&odd).iter().all(|id| id.starts_with("odd::")),
+        "{odd}"
+    );
+    let low = search(
+        &mut client,
+        &json!({"filters": {"risk_max": "low"}, "limit": 100}),
+    );
+    assert!(
+        ids(&low).contains(&"house::look") && !ids(&low).contains(&"house::count"),
+        "{low}"
+    );
+    assert!(
+        low["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|card| card["risk_hint"] == "low")
+    );
     let cards = all["results"].as_array().unwrap().iter();
     let tags = cards.flat_map(|card| card["tags"].as_array().into_iter().flatten());
     let tags: BTreeSet<&str> = tags.filter_map(Value::as_str).collect();
     assert!(!tags.is_empty());
     for tag in tags {
-        let tagged = search(&mut client, &json!({"filters": {"tags": [tag]}, "limit": 100}));
+        let tagged = search(
+            &mut client,
+            &json!({"filters": {"tags": [tag]}, "limit": 100}),
+        );
         let cards = tagged["results"].as_array().unwrap();
         let has = |card: &Value| card["tags"].as_array().unwrap().contains(&tag.into());
-        assert!(!cards.is_empty() && cards.iter().all(has), "{tag}: {tagged}");
+        assert!(
+            !cards.is_empty() && cards.iter().all(has),
+            "{tag}: {tagged}"
+        );
     }
-    let unknown = client.call("gateway.catalog_search", &json!({"filters": {"server": "huose"}}));
+    let unknown = client.call(
+        "gateway.catalog_search",
+        &json!({"filters": {"server": "huose"}}),
+    );
     assert_eq!(error(&unknown)["code"], "unknown_server");
 }
 
@@ -113,6 +165,10 @@ fn mistyped_and_inflected_words_find_what_is_meant() {
     client.call("gateway.connect_server", &json!({"server_name": "house"}));
     for query in ["hotels", "booking", "hotle", "book_room", "bookRoom"] {
         let found = search(&mut client, &json!({"query": query}));
-        assert_eq!(ids(&found).first(), Some(&"house::book"), "{query}: {found}");
+        assert_eq!(
+            ids(&found).first(),
+            Some(&"house::book"),
+            "{query}: {found}"
+        );
     }
 }

@@ -44,7 +44,10 @@ fn a_server_of_ones_own_is_stopped_for_oneself_alone() {
     let server = street.listening(&[]);
     let alice = Session::open(&server, Some(&alice));
     let bob = Session::open(&server, Some(&bob));
-    assert_eq!((count(&alice), count(&bob), count(&bob)), (json!(1), json!(1), json!(2)));
+    assert_eq!(
+        (count(&alice), count(&bob), count(&bob)),
+        (json!(1), json!(1), json!(2))
+    );
     let stopped = alice.call("gateway.restart_server", &json!({"server_name": "house"}));
     assert_eq!(stopped["structuredContent"]["ok"], true, "{stopped}");
     assert_eq!((count(&alice), count(&bob)), (json!(1), json!(3)));
@@ -58,8 +61,12 @@ fn a_grant_shows_the_servers_and_tools_it_names_and_no_others() {
     let grant = "[[servers]]\nname = \"house\"\ntools = [\"count\", \"s*\"]\n";
     let grant = street.sandbox.write("grant.toml", grant);
     // Where its servers are named, it can be checked that they are there.
-    street.sandbox.write(".mcp.json", std::fs::read(&file).unwrap());
-    let narrow = street.sandbox.ok(&["token", "new", "narrow", "--grant", grant.to_str().unwrap()]);
+    street
+        .sandbox
+        .write(".mcp.json", std::fs::read(&file).unwrap());
+    let narrow = street
+        .sandbox
+        .ok(&["token", "new", "narrow", "--grant", grant.to_str().unwrap()]);
     let full = street.token("full");
     let server = street.listening(&[]);
     let full = Session::open(&server, Some(&full));
@@ -69,10 +76,19 @@ fn a_grant_shows_the_servers_and_tools_it_names_and_no_others() {
     let narrow = Session::open(&server, Some(narrow.trim()));
     let found = narrow.call("gateway.catalog_search", &json!({"limit": 100}));
     let found = &found["structuredContent"];
-    let ids: Vec<&str> = found["results"].as_array().unwrap().iter().map(|card| card["tool_id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = found["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|card| card["tool_id"].as_str().unwrap())
+        .collect();
     let mut sorted = ids.clone();
     sorted.sort_unstable();
-    assert_eq!(sorted, ["house::count", "house::say", "house::steps"], "{found}");
+    assert_eq!(
+        sorted,
+        ["house::count", "house::say", "house::steps"],
+        "{found}"
+    );
     assert_eq!(found["total_available"], 3);
     assert_eq!(count(&narrow), 1);
     for id in ["house::env", "other::count", "house::release"] {
@@ -80,24 +96,51 @@ fn a_grant_shows_the_servers_and_tools_it_names_and_no_others() {
         assert_eq!(error(&denied)["code"], "unknown_tool", "{id}: {denied}");
     }
     let listed = narrow.request("tools/list", json!({}));
-    let names: Vec<&str> = listed["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
-    assert!(names.contains(&"gateway.invoke") && !names.contains(&"gateway.restart_server"), "{names:?}");
+    let names: Vec<&str> = listed["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    assert!(
+        names.contains(&"gateway.invoke") && !names.contains(&"gateway.restart_server"),
+        "{names:?}"
+    );
     let health = narrow.call("gateway.health", &json!({"all": true}));
     assert!(!health.to_string().contains("other"), "{health}");
     let resources = narrow.request("resources/list", json!({}));
     assert!(!resources.to_string().contains("house:note"), "{resources}");
-    let why = street.sandbox.ok(&["gateway", "why", "other::count", "--token", "narrow", "--config", file.to_str().unwrap()]);
+    let why = street.sandbox.ok(&[
+        "gateway",
+        "why",
+        "other::count",
+        "--token",
+        "narrow",
+        "--config",
+        file.to_str().unwrap(),
+    ]);
     assert!(why.contains("the grant does not name it"), "{why}");
 }
 
 #[test]
 fn a_grant_for_a_server_that_is_nowhere_is_refused() {
     let street = Street::new();
-    street.sandbox.write(".mcp.json", json!({"mcpServers": {"house": street.house("house")}}).to_string());
-    let grant = street.sandbox.write("grant.toml", "[[servers]]\nname = \"huose\"\n");
-    let ran = street.sandbox.run(&["token", "new", "narrow", "--grant", grant.to_str().unwrap()]);
+    street.sandbox.write(
+        ".mcp.json",
+        json!({"mcpServers": {"house": street.house("house")}}).to_string(),
+    );
+    let grant = street
+        .sandbox
+        .write("grant.toml", "[[servers]]\nname = \"huose\"\n");
+    let ran = street
+        .sandbox
+        .run(&["token", "new", "narrow", "--grant", grant.to_str().unwrap()]);
     assert_ne!(ran.status, 0);
-    assert!(ran.stderr.contains("did you mean `house`?"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("did you mean `house`?"),
+        "{}",
+        ran.stderr
+    );
 }
 
 /// Whoever may only read what is ours reaches nothing that is somebody else's.
@@ -109,7 +152,13 @@ fn a_token_that_only_reads_reaches_no_other_server() {
     let reader = Session::open(&server, Some(reader.trim()));
     let listed = reader.request("tools/list", json!({}));
     assert!(!listed.to_string().contains("\"gateway."), "{listed}");
-    let called = reader.request("tools/call", json!({"name": "gateway.invoke", "arguments": {"tool_id": "house::count"}}));
-    assert!(called.get("error").is_some() || called["result"]["isError"] == true, "{called}");
+    let called = reader.request(
+        "tools/call",
+        json!({"name": "gateway.invoke", "arguments": {"tool_id": "house::count"}}),
+    );
+    assert!(
+        called.get("error").is_some() || called["result"]["isError"] == true,
+        "{called}"
+    );
     assert_eq!(street.starts("house"), 0);
 }

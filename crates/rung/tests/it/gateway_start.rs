@@ -14,24 +14,41 @@ const DEFINITIONS_BYTES: usize = 6_000;
 #[test]
 fn everything_is_answered_at_once_while_forty_servers_hang() {
     let street = Street::new();
-    let mut servers: Map<String, Value> = (0..40).map(|n| (format!("hangs{n}"), street.traced("hang", "hangs"))).collect();
+    let mut servers: Map<String, Value> = (0..40)
+        .map(|n| (format!("hangs{n}"), street.traced("hang", "hangs")))
+        .collect();
     servers.insert("house".to_owned(), street.house("house"));
     street.configure(&servers.into());
     let began = Instant::now();
     let mut client = street.client(&[]);
     let listed = client.request("tools/list", &json!({}));
     let health = client.call("gateway.health", &json!({}));
-    assert!(health.to_string().len() < 2_048 && health["structuredContent"].to_string().len() < 1_024, "{health}");
+    assert!(
+        health.to_string().len() < 2_048 && health["structuredContent"].to_string().len() < 1_024,
+        "{health}"
+    );
     assert_eq!(health["structuredContent"]["counts"], json!({"lazy": 41}));
     assert_eq!(street.starts("hangs"), 0, "nobody asked for them");
     let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
-    assert_eq!(found["structuredContent"]["not_seen_yet"].as_array().unwrap().len(), 41);
+    assert_eq!(
+        found["structuredContent"]["not_seen_yet"]
+            .as_array()
+            .unwrap()
+            .len(),
+        41
+    );
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     assert!(street.starts("hangs") <= 8, "not all at once");
     let tools = listed["result"]["tools"].as_array().unwrap();
-    let ours: Vec<&Value> = tools.iter().filter(|tool| tool["name"].as_str().unwrap().starts_with("gateway.")).collect();
+    let ours: Vec<&Value> = tools
+        .iter()
+        .filter(|tool| tool["name"].as_str().unwrap().starts_with("gateway."))
+        .collect();
     assert_eq!(ours.len(), 14);
     let bytes: usize = ours.iter().map(|tool| tool.to_string().len()).sum();
     assert!(bytes <= DEFINITIONS_BYTES, "{bytes} bytes");
@@ -60,10 +77,16 @@ fn what_is_listed_to_start_starts_and_nothing_else_does() {
 fn a_server_is_started_once_however_many_ask_for_it() {
     let street = Street::with_a_house();
     let mut client = street.client(&[]);
-    let calls: Vec<u64> = (0..20).map(|_| client.begin_invoke("house::count", &json!({}))).collect();
+    let calls: Vec<u64> = (0..20)
+        .map(|_| client.begin_invoke("house::count", &json!({})))
+        .collect();
     let mut counts: Vec<u64> = calls
         .into_iter()
-        .map(|id| client.answer(id)["result"]["structuredContent"]["result"]["count"].as_u64().unwrap())
+        .map(|id| {
+            client.answer(id)["result"]["structuredContent"]["result"]["count"]
+                .as_u64()
+                .unwrap()
+        })
         .collect();
     counts.sort_unstable();
     assert_eq!(counts, (1..=20).collect::<Vec<u64>>());
@@ -80,14 +103,23 @@ fn a_server_that_nobody_uses_is_stopped_and_comes_back() {
         (health["structuredContent"]["counts"] == json!({"lazy": 1})).then_some(())
     });
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
     // One that is used is not unused, however long that takes.
     let waiting = client.begin_invoke("house::wait", &json!({}));
     street.wait_for("house", "wait", 1);
-    let late = client.call("gateway.invoke", &json!({"tool_id": "house::wait", "options": {"timeout_ms": 3_000}}));
+    let late = client.call(
+        "gateway.invoke",
+        &json!({"tool_id": "house::wait", "options": {"timeout_ms": 3_000}}),
+    );
     assert_eq!(error(&late)["code"], "outcome_unknown");
     client.invoke("house::release", &json!({}));
-    assert_eq!(crate::gateway::text(&client.answer(waiting)["result"]), "released");
+    assert_eq!(
+        crate::gateway::text(&client.answer(waiting)["result"]),
+        "released"
+    );
 }
 
 #[test]

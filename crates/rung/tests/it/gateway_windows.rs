@@ -32,7 +32,9 @@ fn count_modern(window: &mut Stdio) -> Value {
 /// The processes that a house was, in order.
 fn processes(street: &Street) -> Vec<String> {
     let trace = street.trace("house");
-    let pids = trace.iter().filter_map(|line| line.strip_prefix("started "));
+    let pids = trace
+        .iter()
+        .filter_map(|line| line.strip_prefix("started "));
     pids.map(str::to_owned).collect()
 }
 
@@ -55,13 +57,22 @@ fn three_windows_share_one_server_and_outlive_the_first() {
     // Their conversations go on where they were: nothing is said twice, and nothing that nobody asked for.
     assert_eq!(count(&mut second), 1);
     assert_eq!(count_modern(&mut third), 2);
-    assert!(second.heard.iter().all(|said| said.get("id").is_none()), "{:?}", second.heard);
+    assert!(
+        second.heard.iter().all(|said| said.get("id").is_none()),
+        "{:?}",
+        second.heard
+    );
     let pids = processes(&street);
     assert_eq!(pids.len(), 2, "one set of servers again");
-    until("the server of the first is gone", || (!is_running(&pids[0])).then_some(()));
+    until("the server of the first is gone", || {
+        (!is_running(&pids[0])).then_some(())
+    });
     assert!(is_running(&pids[1]));
     assert_eq!(second.stdio.finish().0, 0);
-    assert_eq!(count_modern(&mut third), if street.starts("house") == 2 { 3 } else { 1 });
+    assert_eq!(
+        count_modern(&mut third),
+        if street.starts("house") == 2 { 3 } else { 1 }
+    );
     assert_eq!(third.finish().0, 0);
     for pid in processes(&street) {
         until("no server is left", || (!is_running(&pid)).then_some(()));
@@ -81,7 +92,9 @@ fn a_first_window_that_closes_goes_on_serving_the_others() {
     assert_eq!(crate::stdio::wait(&mut first.stdio.child), 0);
     let pids = processes(&street);
     assert_eq!(pids.len(), 1);
-    until("no server is left", || (!is_running(&pids[0])).then_some(()));
+    until("no server is left", || {
+        (!is_running(&pids[0])).then_some(())
+    });
 }
 
 #[test]
@@ -94,9 +107,16 @@ fn what_was_under_way_when_the_first_ends_is_answered_as_unknown() {
     street.wait_for("house", "wait", 1);
     first.stdio.child.kill().unwrap();
     let answer = second.answer(waiting);
-    assert_eq!(answer["error"]["data"]["code"], "outcome_unknown", "{answer}");
+    assert_eq!(
+        answer["error"]["data"]["code"], "outcome_unknown",
+        "{answer}"
+    );
     assert_eq!(count(&mut second), 1);
-    assert_eq!(street.times("house", "wait"), 1, "it is not done again behind anybody's back");
+    assert_eq!(
+        street.times("house", "wait"),
+        1,
+        "it is not done again behind anybody's back"
+    );
 }
 
 #[test]
@@ -108,8 +128,14 @@ fn a_window_neither_sees_nor_ends_the_calls_of_another() {
     street.wait_for("house", "wait", 1);
     let listed = second.call("gateway.list_pending", &json!({}));
     assert_eq!(listed["structuredContent"]["total_pending"], 0, "{listed}");
-    let stopped = second.call("gateway.disconnect_server", &json!({"server_name": "house", "force": true}));
-    assert_eq!(stopped["structuredContent"]["error"]["code"], "work_pending", "{stopped}");
+    let stopped = second.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "house", "force": true}),
+    );
+    assert_eq!(
+        stopped["structuredContent"]["error"]["code"], "work_pending",
+        "{stopped}"
+    );
     second.invoke("house::release", &json!({}));
     assert_eq!(text(&first.answer(waiting)["result"]), "released");
 }
@@ -120,7 +146,8 @@ fn windows_with_other_configurations_keep_apart() {
     let street = Street::with_a_house();
     let mut first = window(&street);
     assert_eq!(count(&mut first), 1);
-    let other = json!({"mcpServers": {"house": street.house("house"), "more": street.house("more")}});
+    let other =
+        json!({"mcpServers": {"house": street.house("house"), "more": street.house("more")}});
     let other = street.sandbox.write("other.json", other.to_string());
     let stdio = Stdio::start(&street.sandbox, &["--config", other.to_str().unwrap()]);
     let mut second = Client::open(stdio, &json!({}));
