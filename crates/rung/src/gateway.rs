@@ -118,7 +118,10 @@ impl Configure for Setup {
     fn load(&self) -> Result<Configuration, Fault> {
         self.is_policy_edited();
         let mut problems: Vec<String> = self.refused.lock().iter().cloned().collect();
-        let approvals = Approvals::read(&self.approvals);
+        let mut approvals = Approvals::read(&self.approvals);
+        if self.trust_project {
+            approvals = approvals.and_all();
+        }
         let variable = |name: &str| std::env::var(name).ok();
         let loaded = config::load(&self.places, &variable, &approvals);
         *self.watch.lock() = Some(Watch::new(loaded.files));
@@ -200,7 +203,7 @@ impl Setup {
             Err(why) => (Target::Command(Command::new("", [""; 0])), Some(why)),
         };
         let withheld = match (&spec.trust, wrong) {
-            (Trust::Wanted, _) if !self.trust_project => Some(Withheld::Untrusted),
+            (Trust::Wanted, _) => Some(Withheld::Untrusted),
             _ if !spec.missing.is_empty() => Some(Withheld::Missing(spec.missing.clone())),
             (_, wrong) => wrong.map(Withheld::Unusable),
         };

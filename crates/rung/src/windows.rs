@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
 use rung_gateway::Gateway;
@@ -30,6 +30,8 @@ const MAX_PATH_BYTES: usize = 100;
 /// How long the window that serves may take to begin to.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
+/// What a window hears first. A socket outlives its process for a moment; whoever says this is there.
+const WELCOME: &[u8] = b"\n";
 /// Lines that are told again at most.
 const MAX_TOLD: usize = 1_100;
 
@@ -152,6 +154,7 @@ async fn serve_others(listener: UnixListener, serving: Serving, others: Arc<Atom
         tokio::spawn(async move {
             let stream = stream.into_std().and_then(|stream| {
                 stream.set_nonblocking(false)?;
+                (&stream).write_all(WELCOME)?;
                 Ok((stream.try_clone()?, stream))
             });
             if let (Ok((input, output)), Ok(offer)) = (stream, serving()) {
@@ -208,7 +211,7 @@ fn follow(meeting: &Meeting, gateway: &Gateway, serving: &Serving) -> io::Result
 fn joined(meeting: &Meeting, gateway: &Gateway, serving: &Serving) -> io::Result<UnixStream> {
     let until = Instant::now() + PATIENCE;
     loop {
-        match UnixStream::connect(&meeting.socket) {
+        match UnixStream::connect(&meeting.socket).and_then(welcomed) {
             Ok(stream) => return Ok(stream),
             Err(error) if Instant::now() > until => return Err(error),
             Err(_) => {}
@@ -219,6 +222,14 @@ fn joined(meeting: &Meeting, gateway: &Gateway, serving: &Serving) -> io::Result
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Waits until whoever listens says so.
+fn welcomed(mut stream: UnixStream) -> io::Result<UnixStream> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.read_exact(&mut [0; WELCOME.len()])?;
+    stream.set_read_timeout(None)?;
+    Ok(stream)
 }
 
 /// Serves all windows from a thread of this one, for as long as it lasts.
@@ -257,14 +268,21 @@ impl Window {
                 self.connected.notify_all();
                 return;
             }
-            while said.to.is_none() {
-                self.connected.wait(&mut said);
-            }
-            said.note(&line);
-            if let Some(mut to) = said.to.as_ref().and_then(|to| to.try_clone().ok()) {
+            loop {
+                while said.to.is_none() {
+                    self.connected.wait(&mut said);
+                }
+                said.note(&line);
+                let Some(mut to) = said.to.as_ref().and_then(|to| to.try_clone().ok()) else {
+                    break;
+                };
                 // Whoever does not read must not keep our answers from us.
-                drop(said);
-                let _noticed_by_whoever_reads = to.write_all(&line);
+                let sent = MutexGuard::unlocked(&mut said, || to.write_all(&line));
+                if sent.is_ok() || !said.take_back(&line) {
+                    break;
+                }
+                // Nobody was there to read it. Whoever comes next is told.
+                said.to = None;
             }
         }
     }
@@ -338,15 +356,6 @@ impl Window {
 impl Said {
     /// Notes what another server would have to know.
     fn note(&mut self, line: &[u8]) {
-        let begins = |method: &str| {
-            matches!(
-                method,
-                "initialize"
-                    | "notifications/initialized"
-                    | "logging/setLevel"
-                    | "resources/subscribe"
-            )
-        };
         match Message::read(line.trim_ascii()) {
             Ok(Message::Request { id, method, .. }) => {
                 if begins(&method) && self.told.len() < MAX_TOLD {
@@ -360,4 +369,23 @@ impl Said {
             _ => {}
         }
     }
+
+    /// Takes a request back that nobody has read. Whether that could be done: one that was answered meanwhile is over, and how a
+    /// conversation begins is told again anyway.
+    fn take_back(&mut self, line: &[u8]) -> bool {
+        match Message::read(line.trim_ascii()) {
+            Ok(Message::Request { id, method, .. }) => {
+                !begins(&method) && self.open.remove(&id).is_some()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether another server would have to know of it.
+fn begins(method: &str) -> bool {
+    matches!(
+        method,
+        "initialize" | "notifications/initialized" | "logging/setLevel" | "resources/subscribe"
+    )
 }

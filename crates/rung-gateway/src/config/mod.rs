@@ -437,7 +437,7 @@ impl Reading<'_> {
         let approved = approvals.of(file).and_then(|entries| entries.get(name));
         let entry = entry::parse(name, value);
         match (approved, entry) {
-            (Some(approved), entry) if approved == value => {
+            (_, entry) if approvals.is_all() || approved == Some(value) => {
                 self.take(name, source, Trust::Approved, entry);
             }
             // To take something away needs no approval.

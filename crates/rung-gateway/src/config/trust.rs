@@ -22,6 +22,8 @@ pub struct Approvals {
     kept: Kept,
     problem: Option<Problem>,
     seen: Seen,
+    /// Whatever a project has is as approved.
+    all: bool,
 }
 
 /// As they are written: by file, then by the name of the server.
@@ -75,7 +77,19 @@ impl Approvals {
             kept,
             problem,
             seen,
+            all: false,
         }
+    }
+
+    /// The same, with everything that a project has as approved as it is.
+    #[must_use]
+    pub fn and_all(mut self) -> Self {
+        self.all = true;
+        self
+    }
+
+    pub(super) fn is_all(&self) -> bool {
+        self.all
     }
 
     /// Why nothing is approved.

@@ -85,6 +85,7 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
     let open = match (&token, address.ip().is_loopback()) {
         (Some(_), _) => Open::Never,
         (None, true) => Open::WhileNoToken,
+        (None, false) if !results.tokens().list()?.is_empty() => Open::Never,
         (None, false) => {
             let why = format!("{} can be reached from other machines", address.ip());
             return Err(Fault::new(Code::InvalidSetting, why)

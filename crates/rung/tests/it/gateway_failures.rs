@@ -22,7 +22,7 @@ fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
     for (server, words) in [
         ("missing", "/nonexistent/server could not be started"),
         ("dies", "there is no configuration"),
-        ("hangs", "1 s"),
+        ("hangs", "did not get ready in time"),
     ] {
         for (tool, arguments) in [
             ("gateway.invoke", json!({"tool_id": format!("{server}::a")})),

@@ -47,16 +47,16 @@ fn a_long_text_is_shown_within_both_limits_and_read_byte_for_byte() {
     );
     assert_eq!(said["tool_id"], "house::text");
     assert!(said["raw_size_estimate"].as_u64().unwrap() > BYTES as u64);
-    // As it is told to, by whoever reads structure.
-    let mut next = said["meta"]["next"].clone();
+    let mut next = json!({"handle": handle(&shown), "path": "content[0].text"});
     let mut read = String::new();
-    next["arguments"] = json!({"handle": handle(&shown), "path": "content[0].text"});
     loop {
-        let part = client.call("rung.read", &next["arguments"]);
+        let part = client.call("rung.read", &next);
         let part = &part["structuredContent"];
         read.push_str(part["text"].as_str().unwrap_or_else(|| panic!("{part}")));
         match part["next_cursor"].as_str() {
-            Some(cursor) => next["arguments"]["cursor"] = cursor.into(),
+            Some(cursor) => {
+                next = json!({"handle": handle(&shown), "cursor": cursor, "limit_chars": 16_384});
+            }
             None => break,
         }
     }

@@ -1,0 +1,159 @@
+//! Clients and servers of different eras, and everything that goes between them beside results: questions, progress, logs,
+//! resources, prompts and completions.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Client, Street, text};
+use crate::stdio::{Stdio, meta};
+
+/// Our own server, which is modern, with what the protocol's own suite calls.
+fn modern_street() -> Street {
+    let street = Street::new();
+    let own = json!({"command": env!("CARGO_BIN_EXE_rung"), "args": ["mcp", "--conformance"], "env": {"RUNG_HOME": street.sandbox.home().join("own")}});
+    street.configure(&json!({"own": own, "house": street.house("house")}));
+    street
+}
+
+fn is(method: &'static str) -> impl Fn(&Value) -> bool {
+    move |message| message["method"] == method
+}
+
+/// A legacy client is asked, and answers.
+fn ask_legacy(client: &mut Client, tool_id: &str, arguments: &Value, content: &Value) -> Value {
+    let id = client.begin_invoke(tool_id, arguments);
+    let asked = client.hear(is("elicitation/create"));
+    assert!(asked["params"]["message"].is_string(), "{asked}");
+    let result = json!({"action": "accept", "content": content});
+    client.stdio.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    client.answer(id)["result"].clone()
+}
+
+/// A modern client is asked, and comes back with the answer.
+fn ask_modern(client: &mut Stdio, tool_id: &str, arguments: &Value, content: &Value) -> Value {
+    let arguments = json!({"tool_id": tool_id, "arguments": arguments});
+    let mut params = json!({"name": "gateway.invoke", "arguments": arguments, "_meta": meta(&json!({"elicitation": {}}))});
+    let asked = client.request("tools/call", &params)["result"].clone();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let questions = asked["inputRequests"].as_object().unwrap();
+    let (key, question) = questions.iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    params["requestState"] = asked["requestState"].clone();
+    params["inputResponses"] = json!({key: {"action": "accept", "content": content}});
+    client.request("tools/call", &params)["result"].clone()
+}
+
+#[test]
+fn what_a_server_asks_is_asked_of_the_client_whichever_era_they_are_of() {
+    let street = modern_street();
+    let content = json!({"room": "seven"});
+    let can = json!({"elicitation": {}});
+    let mut legacy = street.client_that_can(&[], &can);
+    for (tool, arguments) in [("house::ask", json!({})), ("own::test_elicitation", json!({"message": "Well?"}))] {
+        let done = ask_legacy(&mut legacy, tool, &arguments, &content);
+        assert!(text(&done).contains("seven"), "{tool}: {done}");
+        let mut modern = Stdio::of(&mut street.command(&[]));
+        let done = ask_modern(&mut modern, tool, &arguments, &content);
+        assert!(text(&done).contains("seven"), "{tool}: {done}");
+    }
+    assert_eq!(street.times("house", "ask"), 2, "once by each client");
+}
+
+/// Whoever cannot be asked is not left waiting.
+#[test]
+fn a_question_to_a_client_that_takes_none_is_declined() {
+    let street = modern_street();
+    let mut legacy = street.client(&[]);
+    for (tool, arguments) in [("house::ask", json!({})), ("own::test_elicitation", json!({"message": "Well?"}))] {
+        let answer = legacy.invoke(tool, &arguments);
+        assert!(!answer.to_string().contains("\"accept\""), "{tool}: {answer}");
+    }
+    assert!(legacy.heard.iter().all(|said| said.get("id").is_none()), "{:?}", legacy.heard);
+}
+
+#[test]
+fn progress_goes_to_the_call_that_wants_it() {
+    let street = modern_street();
+    let mut client = street.client(&[]);
+    for tool in ["house::steps", "own::test_tool_with_progress"] {
+        let params = json!({"name": "gateway.invoke", "arguments": {"tool_id": tool}, "_meta": {"progressToken": tool}});
+        let id = client.stdio.begin("tools/call", &params);
+        let said = client.hear(is("notifications/progress"));
+        assert_eq!(said["params"]["progressToken"], tool, "{said}");
+        assert_ne!(client.answer(id)["result"]["isError"], true);
+        client.heard.clear();
+        client.invoke(tool, &json!({}));
+        assert!(!client.heard.iter().any(is("notifications/progress")), "{tool}: nobody wanted it");
+    }
+}
+
+#[test]
+fn what_a_server_logs_is_told_to_a_client_that_wants_logs() {
+    let street = modern_street();
+    let mut client = street.client(&[]);
+    client.request("logging/setLevel", &json!({"level": "info"}));
+    let done = client.invoke("house::steps", &json!({}));
+    assert_eq!(text(&done), "stepped");
+    let said = client.hear(is("notifications/message"));
+    assert_eq!((&said["params"]["level"], &said["params"]["data"]), (&json!("warning"), &json!("careful")), "{said}");
+    client.invoke("own::test_tool_with_logging", &json!({}));
+    client.hear(is("notifications/message"));
+    // What is of less weight than wanted is not told.
+    client.request("logging/setLevel", &json!({"level": "error"}));
+    client.heard.clear();
+    client.invoke("house::steps", &json!({}));
+    assert!(!client.heard.iter().any(is("notifications/message")), "{:?}", client.heard);
+}
+
+#[test]
+fn resources_and_prompts_of_servers_are_there_beside_our_own() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    client.call("gateway.connect_server", &json!({"server_name": "house"}));
+    client.hear(is("notifications/resources/list_changed"));
+    let listed = client.request("resources/list", &json!({}));
+    assert!(listed.to_string().contains("house:note"), "{listed}");
+    let templates = client.request("resources/templates/list", &json!({}));
+    assert!(templates.to_string().contains("house:room/{n}"), "{templates}");
+    for uri in ["house:note", "house:room/7"] {
+        let read = client.request("resources/read", &json!({"uri": uri}));
+        assert_eq!(read["result"]["contents"][0]["text"], "what is noted", "{uri}: {read}");
+        assert_eq!(read["result"]["contents"][0]["uri"], uri);
+    }
+    let unknown = client.request("resources/read", &json!({"uri": "house:cellar"}));
+    assert!(unknown["error"]["code"].is_i64(), "{unknown}");
+    let prompts = client.request("prompts/list", &json!({}));
+    assert!(prompts.to_string().contains("house::greet"), "{prompts}");
+    let got = client.request("prompts/get", &json!({"name": "house::greet"}));
+    assert_eq!(got["result"]["messages"][0]["content"]["text"], "Say hello.", "{got}");
+    let of = json!({"type": "ref/prompt", "name": "house::greet"});
+    let completed = client.request("completion/complete", &json!({"ref": of, "argument": {"name": "who", "value": "w"}}));
+    assert_eq!(completed["result"]["completion"]["values"], json!(["world"]), "{completed}");
+    client.request("resources/subscribe", &json!({"uri": "house:note"}));
+    let updated = client.hear(is("notifications/resources/updated"));
+    assert_eq!(updated["params"]["uri"], "house:note", "{updated}");
+}
+
+#[test]
+fn a_modern_server_behind_the_gateway_is_as_it_is_alone() {
+    let street = modern_street();
+    let mut client = street.client(&[]);
+    let picture = client.invoke("own::test_image_content", &json!({}));
+    assert_eq!(picture["content"][0]["type"], "image", "{picture}");
+    let sound = client.invoke("own::test_audio_content", &json!({}));
+    assert_eq!(sound["content"][0]["type"], "audio", "{sound}");
+    let failed = client.invoke("own::test_error_handling", &json!({}));
+    assert_eq!(failed["isError"], true, "{failed}");
+    let health = client.call("gateway.health", &json!({"server": "own"}));
+    assert_eq!(health["structuredContent"]["servers"][0]["protocol_version"], "2026-07-28", "{health}");
+}
+
+#[test]
+fn what_a_caller_says_of_a_call_goes_along_with_it() {
+    let street = Street::new();
+    street.configure(&json!({"mirror": {"command": crate::gateway::mischief(), "args": ["mirror"]}}));
+    let mut client = street.client(&[]);
+    let given = json!({"z": 1, "a": {"deep": [1.5, null]}, "content": [{"type": "text", "text": "x"}]});
+    let back = client.invoke("mirror::a", &given);
+    assert_eq!(back["z"], 1, "{back}");
+    assert_eq!(back["a"], given["a"]);
+}

@@ -1,0 +1,119 @@
+//! The gateway over HTTP, as the program whose place it takes has it, with a door that asks who comes.
+
+use std::process::{Command, Stdio as Pipe};
+
+use serde_json::json;
+
+use crate::gateway::{Session, Street};
+use crate::http::{Request, Server, legacy};
+
+const TOKEN: &str = "a-token-that-somebody-exported-0123456789";
+
+/// The gateway under the other program's name.
+fn under_the_other_name(street: &Street) -> Command {
+    let name = street.sandbox.home().join("pmcp");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &name).unwrap();
+    let ours = street.sandbox.command();
+    let mut command = Command::new(name);
+    command.env_clear().current_dir(ours.get_current_dir().unwrap());
+    for (name, value) in ours.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    command.args(["--transport", "http", "--port", "0", "--config"]);
+    command.arg(street.file()).stderr(Pipe::null());
+    command
+}
+
+fn initialize() -> Request {
+    let info = json!({"name": "raw", "version": "0"});
+    legacy(1, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}))
+}
+
+#[test]
+fn the_exported_token_opens_the_door_and_nothing_else_does() {
+    let street = Street::with_a_house();
+    let mut command = under_the_other_name(&street);
+    command.env("PMCP_AUTH_TOKEN", TOKEN);
+    let server = Server::of(&mut command);
+    let refused = server.post(initialize());
+    assert_eq!(refused.status, 401, "{}", refused.text());
+    assert!(refused.header("www-authenticate").is_some());
+    assert_eq!(server.post(initialize().bearer("something-else-altogether-012345")).status, 401);
+    assert_eq!(server.post(initialize().with("Authorization", &format!("bearer {TOKEN}"))).status, 200);
+    let session = Session::open(&server, Some(TOKEN));
+    let counted = session.invoke("house::count", &json!({}));
+    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+}
+
+#[test]
+fn health_and_metrics_are_there_for_whoever_watches() {
+    let street = Street::with_a_house();
+    let server = street.listening(&[]);
+    let health = server.get("/health");
+    assert_eq!(health.status, 200, "{}", health.text());
+    let metrics = server.get("/metrics");
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.text().contains("# TYPE"), "{}", metrics.text());
+}
+
+#[test]
+fn strangers_hosts_and_pages_are_turned_away() {
+    let street = Street::with_a_house();
+    let server = street.listening(&["--allowed-origin", "https://app.example"]);
+    assert_eq!(server.post(initialize()).status, 200);
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let evil = format!("evil.example:{port}");
+    let by_host = server.post(initialize().with("Host", &evil));
+    assert!((400..500).contains(&by_host.status), "{}", by_host.status);
+    let by_page = server.post(initialize().with("Origin", "http://evil.example"));
+    assert_eq!(by_page.status, 403, "{}", by_page.text());
+    let both = server.post(initialize().with("Host", &evil).with("Origin", &format!("http://{evil}")));
+    assert!((400..500).contains(&both.status), "{}", both.status);
+    let known = server.post(initialize().with("Origin", "https://app.example"));
+    assert_eq!(known.status, 200, "{}", known.text());
+}
+
+#[test]
+fn whoever_asks_too_often_is_told_when_to_come_back() {
+    let street = Street::with_a_house();
+    let (alice, bob) = (street.token("alice"), street.token("bob"));
+    let server = street.listening(&["--rate-limit", "3"]);
+    let mut late = (0..10).map(|_| server.post(initialize().bearer(&alice))).filter(|reply| reply.status != 200);
+    let late = late.next().expect("too many");
+    assert_eq!(late.status, 429, "{}", late.text());
+    let after: u64 = late.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&after), "{after}");
+    assert_eq!(server.post(initialize().bearer(&bob)).status, 200, "another is not meant");
+}
+
+#[test]
+fn other_machines_reach_it_with_a_token_alone() {
+    let street = Street::with_a_house();
+    let mut command = street.command(&["--transport", "http", "--port", "0", "--host", "0.0.0.0"]);
+    let ran = crate::sandbox::run(command.stderr(Pipe::piped()));
+    assert_ne!(ran.status, 0);
+    assert!(ran.stderr.contains("PMCP_AUTH_TOKEN"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("rung token new"), "{}", ran.stderr);
+    // Either of what it is told to do helps.
+    let token = street.token("laptop");
+    let server = street.listening(&["--host", "0.0.0.0"]);
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let here = initialize().with("Host", &format!("127.0.0.1:{port}"));
+    assert_eq!(server.post(here.clone()).status, 401);
+    assert_eq!(server.post(here.bearer(&token)).status, 200);
+}
+
+/// Whoever has no token is nobody in particular, and reaches others' servers where that is wanted alone.
+#[test]
+fn without_any_token_servers_are_reached_where_they_are_open_to_anybody() {
+    let street = Street::with_a_house();
+    let server = street.listening(&[]);
+    let nobody = Session::open(&server, None);
+    let listed = nobody.request("tools/list", json!({}));
+    assert!(!listed.to_string().contains("\"gateway.invoke\""), "{listed}");
+    drop(server);
+    let server = street.listening(&["--set", "gateway.open_to=anybody"]);
+    let anybody = Session::open(&server, None);
+    let counted = anybody.invoke("house::count", &json!({}));
+    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+}
