@@ -212,8 +212,7 @@ impl Gateway {
             ..How::default()
         };
         instance.log_from(call.peer.log_level()).await;
-        let ttl = order.as_task.filter(|_| called.tool.tasks.is_some());
-        if let Some(ttl) = ttl {
+        if let Some(ttl) = order.as_task {
             return self.begin_task(call, called, instance, ttl, how).await;
         }
         let connection = &instance.connection;

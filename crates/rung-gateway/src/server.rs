@@ -347,9 +347,7 @@ impl Server {
             if self.seen().is_some() {
                 // What it offered before is good enough to begin with.
                 let (me, looked_at) = (self.clone(), instance.share());
-                tokio::spawn(async move {
-                    let _tried_again_with_the_next_call = me.look(&looked_at).await;
-                });
+                tokio::spawn(async move { me.look_again(&looked_at).await });
             } else {
                 self.look(&instance).await?;
             }
@@ -392,6 +390,22 @@ impl Server {
         let _one_at_a_time = self.looking.lock().await;
         let opened = instance.connection.open().await;
         let agreement = opened.map_err(|error| self.failed(&error))?;
+        self.look_at(instance, agreement).await
+    }
+
+    /// The same behind everybody's back. One that was stopped meanwhile is not started for it.
+    async fn look_again(self: &Arc<Self>, instance: &InUse) {
+        let _one_at_a_time = self.looking.lock().await;
+        if let Some(agreement) = instance.connection.agreement() {
+            let _tried_again_with_the_next_call = self.look_at(instance, agreement).await;
+        }
+    }
+
+    async fn look_at(
+        self: &Arc<Self>,
+        instance: &InUse,
+        agreement: Agreement,
+    ) -> Result<Arc<Seen>, Fault> {
         let read = instance.looked.lock().clone();
         let same = read.is_some_and(|read| Arc::ptr_eq(&read, &agreement.said));
         if same
@@ -720,9 +734,7 @@ impl Server {
                 instance,
             };
             let me = self.clone();
-            tokio::spawn(async move {
-                let _tried_again_with_the_next_call = me.look(&used).await;
-            });
+            tokio::spawn(async move { me.look_again(&used).await });
         }
     }
 }

@@ -24,7 +24,9 @@ fn ask_legacy(client: &mut Client, tool_id: &str, arguments: &Value, content: &V
     let asked = client.hear(is("elicitation/create"));
     assert!(asked["params"]["message"].is_string(), "{asked}");
     let result = json!({"action": "accept", "content": content});
-    client.stdio.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    client
+        .stdio
+        .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
     client.answer(id)["result"].clone()
 }
 
@@ -48,7 +50,10 @@ fn what_a_server_asks_is_asked_of_the_client_whichever_era_they_are_of() {
     let content = json!({"room": "seven"});
     let can = json!({"elicitation": {}});
     let mut legacy = street.client_that_can(&[], &can);
-    for (tool, arguments) in [("house::ask", json!({})), ("own::test_elicitation", json!({"message": "Well?"}))] {
+    for (tool, arguments) in [
+        ("house::ask", json!({})),
+        ("own::test_elicitation", json!({"message": "Well?"})),
+    ] {
         let done = ask_legacy(&mut legacy, tool, &arguments, &content);
         assert!(text(&done).contains("seven"), "{tool}: {done}");
         let mut modern = Stdio::of(&mut street.command(&[]));
@@ -63,11 +68,21 @@ fn what_a_server_asks_is_asked_of_the_client_whichever_era_they_are_of() {
 fn a_question_to_a_client_that_takes_none_is_declined() {
     let street = modern_street();
     let mut legacy = street.client(&[]);
-    for (tool, arguments) in [("house::ask", json!({})), ("own::test_elicitation", json!({"message": "Well?"}))] {
+    for (tool, arguments) in [
+        ("house::ask", json!({})),
+        ("own::test_elicitation", json!({"message": "Well?"})),
+    ] {
         let answer = legacy.invoke(tool, &arguments);
-        assert!(!answer.to_string().contains("\"accept\""), "{tool}: {answer}");
+        assert!(
+            !answer.to_string().contains("\"accept\""),
+            "{tool}: {answer}"
+        );
     }
-    assert!(legacy.heard.iter().all(|said| said.get("id").is_none()), "{:?}", legacy.heard);
+    assert!(
+        legacy.heard.iter().all(|said| said.get("id").is_none()),
+        "{:?}",
+        legacy.heard
+    );
 }
 
 #[test]
@@ -82,7 +97,10 @@ fn progress_goes_to_the_call_that_wants_it() {
         assert_ne!(client.answer(id)["result"]["isError"], true);
         client.heard.clear();
         client.invoke(tool, &json!({}));
-        assert!(!client.heard.iter().any(is("notifications/progress")), "{tool}: nobody wanted it");
+        assert!(
+            !client.heard.iter().any(is("notifications/progress")),
+            "{tool}: nobody wanted it"
+        );
     }
 }
 
@@ -94,14 +112,22 @@ fn what_a_server_logs_is_told_to_a_client_that_wants_logs() {
     let done = client.invoke("house::steps", &json!({}));
     assert_eq!(text(&done), "stepped");
     let said = client.hear(is("notifications/message"));
-    assert_eq!((&said["params"]["level"], &said["params"]["data"]), (&json!("warning"), &json!("careful")), "{said}");
+    assert_eq!(
+        (&said["params"]["level"], &said["params"]["data"]),
+        (&json!("warning"), &json!("careful")),
+        "{said}"
+    );
     client.invoke("own::test_tool_with_logging", &json!({}));
     client.hear(is("notifications/message"));
     // What is of less weight than wanted is not told.
     client.request("logging/setLevel", &json!({"level": "error"}));
     client.heard.clear();
     client.invoke("house::steps", &json!({}));
-    assert!(!client.heard.iter().any(is("notifications/message")), "{:?}", client.heard);
+    assert!(
+        !client.heard.iter().any(is("notifications/message")),
+        "{:?}",
+        client.heard
+    );
 }
 
 #[test]
@@ -113,10 +139,16 @@ fn resources_and_prompts_of_servers_are_there_beside_our_own() {
     let listed = client.request("resources/list", &json!({}));
     assert!(listed.to_string().contains("house:note"), "{listed}");
     let templates = client.request("resources/templates/list", &json!({}));
-    assert!(templates.to_string().contains("house:room/{n}"), "{templates}");
+    assert!(
+        templates.to_string().contains("house:room/{n}"),
+        "{templates}"
+    );
     for uri in ["house:note", "house:room/7"] {
         let read = client.request("resources/read", &json!({"uri": uri}));
-        assert_eq!(read["result"]["contents"][0]["text"], "what is noted", "{uri}: {read}");
+        assert_eq!(
+            read["result"]["contents"][0]["text"], "what is noted",
+            "{uri}: {read}"
+        );
         assert_eq!(read["result"]["contents"][0]["uri"], uri);
     }
     let unknown = client.request("resources/read", &json!({"uri": "house:cellar"}));
@@ -124,10 +156,20 @@ fn resources_and_prompts_of_servers_are_there_beside_our_own() {
     let prompts = client.request("prompts/list", &json!({}));
     assert!(prompts.to_string().contains("house::greet"), "{prompts}");
     let got = client.request("prompts/get", &json!({"name": "house::greet"}));
-    assert_eq!(got["result"]["messages"][0]["content"]["text"], "Say hello.", "{got}");
+    assert_eq!(
+        got["result"]["messages"][0]["content"]["text"], "Say hello.",
+        "{got}"
+    );
     let of = json!({"type": "ref/prompt", "name": "house::greet"});
-    let completed = client.request("completion/complete", &json!({"ref": of, "argument": {"name": "who", "value": "w"}}));
-    assert_eq!(completed["result"]["completion"]["values"], json!(["world"]), "{completed}");
+    let completed = client.request(
+        "completion/complete",
+        &json!({"ref": of, "argument": {"name": "who", "value": "w"}}),
+    );
+    assert_eq!(
+        completed["result"]["completion"]["values"],
+        json!(["world"]),
+        "{completed}"
+    );
     client.request("resources/subscribe", &json!({"uri": "house:note"}));
     let updated = client.hear(is("notifications/resources/updated"));
     assert_eq!(updated["params"]["uri"], "house:note", "{updated}");
@@ -144,15 +186,20 @@ fn a_modern_server_behind_the_gateway_is_as_it_is_alone() {
     let failed = client.invoke("own::test_error_handling", &json!({}));
     assert_eq!(failed["isError"], true, "{failed}");
     let health = client.call("gateway.health", &json!({"server": "own"}));
-    assert_eq!(health["structuredContent"]["servers"][0]["protocol_version"], "2026-07-28", "{health}");
+    assert_eq!(
+        health["structuredContent"]["servers"][0]["protocol_version"], "2026-07-28",
+        "{health}"
+    );
 }
 
 #[test]
 fn what_a_caller_says_of_a_call_goes_along_with_it() {
     let street = Street::new();
-    street.configure(&json!({"mirror": {"command": crate::gateway::mischief(), "args": ["mirror"]}}));
+    street
+        .configure(&json!({"mirror": {"command": crate::gateway::mischief(), "args": ["mirror"]}}));
     let mut client = street.client(&[]);
-    let given = json!({"z": 1, "a": {"deep": [1.5, null]}, "content": [{"type": "text", "text": "x"}]});
+    let given =
+        json!({"z": 1, "a": {"deep": [1.5, null]}, "content": [{"type": "text", "text": "x"}]});
     let back = client.invoke("mirror::a", &given);
     assert_eq!(back["z"], 1, "{back}");
     assert_eq!(back["a"], given["a"]);

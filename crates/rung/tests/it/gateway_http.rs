@@ -15,7 +15,9 @@ fn under_the_other_name(street: &Street) -> Command {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &name).unwrap();
     let ours = street.sandbox.command();
     let mut command = Command::new(name);
-    command.env_clear().current_dir(ours.get_current_dir().unwrap());
+    command
+        .env_clear()
+        .current_dir(ours.get_current_dir().unwrap());
     for (name, value) in ours.get_envs() {
         command.env(name, value.unwrap());
     }
@@ -26,7 +28,11 @@ fn under_the_other_name(street: &Street) -> Command {
 
 fn initialize() -> Request {
     let info = json!({"name": "raw", "version": "0"});
-    legacy(1, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}))
+    legacy(
+        1,
+        "initialize",
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}),
+    )
 }
 
 #[test]
@@ -38,11 +44,24 @@ fn the_exported_token_opens_the_door_and_nothing_else_does() {
     let refused = server.post(initialize());
     assert_eq!(refused.status, 401, "{}", refused.text());
     assert!(refused.header("www-authenticate").is_some());
-    assert_eq!(server.post(initialize().bearer("something-else-altogether-012345")).status, 401);
-    assert_eq!(server.post(initialize().with("Authorization", &format!("bearer {TOKEN}"))).status, 200);
+    assert_eq!(
+        server
+            .post(initialize().bearer("something-else-altogether-012345"))
+            .status,
+        401
+    );
+    assert_eq!(
+        server
+            .post(initialize().with("Authorization", &format!("bearer {TOKEN}")))
+            .status,
+        200
+    );
     let session = Session::open(&server, Some(TOKEN));
     let counted = session.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
 }
 
 #[test]
@@ -67,7 +86,11 @@ fn strangers_hosts_and_pages_are_turned_away() {
     assert!((400..500).contains(&by_host.status), "{}", by_host.status);
     let by_page = server.post(initialize().with("Origin", "http://evil.example"));
     assert_eq!(by_page.status, 403, "{}", by_page.text());
-    let both = server.post(initialize().with("Host", &evil).with("Origin", &format!("http://{evil}")));
+    let both = server.post(
+        initialize()
+            .with("Host", &evil)
+            .with("Origin", &format!("http://{evil}")),
+    );
     assert!((400..500).contains(&both.status), "{}", both.status);
     let known = server.post(initialize().with("Origin", "https://app.example"));
     assert_eq!(known.status, 200, "{}", known.text());
@@ -78,12 +101,18 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
     let street = Street::with_a_house();
     let (alice, bob) = (street.token("alice"), street.token("bob"));
     let server = street.listening(&["--rate-limit", "3"]);
-    let mut late = (0..10).map(|_| server.post(initialize().bearer(&alice))).filter(|reply| reply.status != 200);
+    let mut late = (0..10)
+        .map(|_| server.post(initialize().bearer(&alice)))
+        .filter(|reply| reply.status != 200);
     let late = late.next().expect("too many");
     assert_eq!(late.status, 429, "{}", late.text());
     let after: u64 = late.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&after), "{after}");
-    assert_eq!(server.post(initialize().bearer(&bob)).status, 200, "another is not meant");
+    assert_eq!(
+        server.post(initialize().bearer(&bob)).status,
+        200,
+        "another is not meant"
+    );
 }
 
 #[test]
@@ -110,10 +139,16 @@ fn without_any_token_servers_are_reached_where_they_are_open_to_anybody() {
     let server = street.listening(&[]);
     let nobody = Session::open(&server, None);
     let listed = nobody.request("tools/list", json!({}));
-    assert!(!listed.to_string().contains("\"gateway.invoke\""), "{listed}");
+    assert!(
+        !listed.to_string().contains("\"gateway.invoke\""),
+        "{listed}"
+    );
     drop(server);
     let server = street.listening(&["--set", "gateway.open_to=anybody"]);
     let anybody = Session::open(&server, None);
     let counted = anybody.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1, "{counted}");
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
 }

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use crate::gateway::{Session, Street, error, plays, text};
 
 fn begin(session: &Session<'_>) -> Value {
-    let begun = session.call("gateway.invoke", &json!({"tool_id": "works::a", "task": {"ttl": 60}}));
+    let begun = session.call(
+        "gateway.invoke",
+        &json!({"tool_id": "works::a", "task": {"ttl": 60}}),
+    );
     begun["structuredContent"].clone()
 }
 
@@ -24,19 +27,36 @@ fn a_task_is_begun_listed_looked_at_and_its_result_fetched() {
         let server = street.listening(&[]);
         let alice = Session::open(&server, Some(&alice));
         let begun = begin(&alice);
-        assert_eq!((&begun["task"]["task_id"], &begun["task"]["status"]), (&json!("t1"), &json!("working")), "{part}: {begun}");
+        assert_eq!(
+            (&begun["task"]["task_id"], &begun["task"]["status"]),
+            (&json!("t1"), &json!("working")),
+            "{part}: {begun}"
+        );
         let listed = alice.call("gateway.tasks_list", &json!({}));
-        let [task] = listed["structuredContent"]["tasks"].as_array().unwrap().as_slice() else {
+        let [task] = listed["structuredContent"]["tasks"]
+            .as_array()
+            .unwrap()
+            .as_slice()
+        else {
             panic!("{part}: {listed}");
         };
-        assert_eq!((&task["task_id"], &task["tool_id"]), (&json!("t1"), &json!("works::a")));
+        assert_eq!(
+            (&task["task_id"], &task["tool_id"]),
+            (&json!("t1"), &json!("works::a"))
+        );
         let looked = alice.call("gateway.tasks_get", &named());
-        assert_eq!(looked["structuredContent"]["task"]["status"], "working", "{part}: {looked}");
+        assert_eq!(
+            looked["structuredContent"]["task"]["status"], "working",
+            "{part}: {looked}"
+        );
         let result = alice.call("gateway.tasks_result", &named());
         assert_eq!(text(&result), "in the end", "{part}: {result}");
         assert_eq!(result["structuredContent"]["tool_id"], "works::a");
         let listed = alice.call("gateway.tasks_list", &json!({"server_name": "works"}));
-        assert_eq!(listed["structuredContent"]["tasks"][0]["status"], "completed", "{part}: {listed}");
+        assert_eq!(
+            listed["structuredContent"]["tasks"][0]["status"], "completed",
+            "{part}: {listed}"
+        );
         let over = alice.call("gateway.tasks_cancel", &named());
         assert_eq!(error(&over)["code"], "not_found", "{part}: {over}");
     }
@@ -53,15 +73,33 @@ fn the_task_of_another_client_is_as_one_that_is_not_there() {
         let bob = Session::open(&server, Some(&bob));
         begin(&alice);
         let listed = bob.call("gateway.tasks_list", &json!({}));
-        assert_eq!(listed["structuredContent"]["tasks"], json!([]), "{part}: {listed}");
-        for tool in ["gateway.tasks_get", "gateway.tasks_result", "gateway.tasks_cancel"] {
+        assert_eq!(
+            listed["structuredContent"]["tasks"],
+            json!([]),
+            "{part}: {listed}"
+        );
+        for tool in [
+            "gateway.tasks_get",
+            "gateway.tasks_result",
+            "gateway.tasks_cancel",
+        ] {
             let denied = bob.call(tool, &named());
-            assert_eq!(error(&denied)["code"], "unknown_task", "{part} {tool}: {denied}");
+            assert_eq!(
+                error(&denied)["code"],
+                "unknown_task",
+                "{part} {tool}: {denied}"
+            );
         }
-        let refused = bob.call("gateway.disconnect_server", &json!({"server_name": "works", "force": true}));
+        let refused = bob.call(
+            "gateway.disconnect_server",
+            &json!({"server_name": "works", "force": true}),
+        );
         assert_eq!(error(&refused)["code"], "work_pending", "{part}: {refused}");
         let cancelled = alice.call("gateway.tasks_cancel", &named());
-        assert_eq!(cancelled["structuredContent"]["status"], "cancelled", "{part}: {cancelled}");
+        assert_eq!(
+            cancelled["structuredContent"]["status"], "cancelled",
+            "{part}: {cancelled}"
+        );
     }
 }
 
@@ -70,13 +108,32 @@ fn a_server_with_a_task_is_stopped_with_force_alone() {
     let street = Street::new();
     street.configure(&json!({"works": plays("tasks")}));
     let mut client = street.client(&[]);
-    let begun = client.call("gateway.invoke", &json!({"tool_id": "works::a", "task": {}}));
-    assert_eq!(begun["structuredContent"]["task"]["task_id"], "t1", "{begun}");
-    let refused = client.call("gateway.disconnect_server", &json!({"server_name": "works"}));
+    let begun = client.call(
+        "gateway.invoke",
+        &json!({"tool_id": "works::a", "task": {}}),
+    );
+    assert_eq!(
+        begun["structuredContent"]["task"]["task_id"], "t1",
+        "{begun}"
+    );
+    let refused = client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "works"}),
+    );
     assert_eq!(error(&refused)["code"], "work_pending", "{refused}");
-    let stopped = client.call("gateway.disconnect_server", &json!({"server_name": "works", "force": true}));
+    let stopped = client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "works", "force": true}),
+    );
     let stopped = &stopped["structuredContent"];
-    assert_eq!((&stopped["active_task_count"], &stopped["cancelled_task_count"]), (&json!(1), &json!(1)), "{stopped}");
+    assert_eq!(
+        (
+            &stopped["active_task_count"],
+            &stopped["cancelled_task_count"]
+        ),
+        (&json!(1), &json!(1)),
+        "{stopped}"
+    );
     let listed = client.call("gateway.tasks_list", &json!({}));
     assert_eq!(listed["structuredContent"]["tasks"], json!([]));
 }
