@@ -7,12 +7,14 @@ RUNG is the binary; FOLDER is where the servers are installed, and is used again
 to rows whose name contains one of these words.
 
 All servers stand behind one `rung mcp -c` over stdio, and then behind one `rung gateway --transport http`; both are
-asked the same. A row passes when what it says is so. What needs a server that does not install is NOT RUN, which is
+asked the same. The server for everything stands there three times: on a pipe, and behind an address in the two ways
+of HTTP. A row passes when what it says is so. What needs a server that does not install is NOT RUN, which is
 neither passed nor failed. At the end, nothing that was started may be there any more.
 """
 
 import base64
 import contextlib
+import functools
 import gzip
 import http.client
 import itertools
@@ -28,7 +30,7 @@ import tempfile
 import threading
 import time
 
-from servers import MARK, NotInstalled, install, left_behind, page
+from servers import MARK, NotInstalled, install, left_behind, listening, page
 
 ANSWER_SECONDS = 90
 HEAR_SECONDS = 20
@@ -44,6 +46,8 @@ PROGRAMS = {
     "git": "mcp-server-git",
     "fetch": "mcp-server-fetch",
 }
+# The same server behind an address: its name here, how it is told so, its path, and its type in the configuration.
+ADDRESSES = [("everything-http", "streamableHttp", "/mcp", "http"), ("everything-sse", "sse", "/sse", "sse")]
 CAPABILITIES = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 ANSWERS = {
     "sampling/createMessage": {"role": "assistant", "model": "a model", "stopReason": "endTurn",
@@ -217,7 +221,7 @@ class World:
         lines = (f"line {number:06} of a file that is long: ä\n" for number in range(LONG_LINES))
         (self.files / "long.txt").write_text("".join(lines))
         self.port = None
-        self.here, self.missing = {}, {}
+        self.here, self.missing, self.addresses = {}, {}, {}
 
     def install(self, folder):
         """Installs what can be had."""
@@ -227,13 +231,22 @@ class World:
             except NotInstalled as error:
                 self.missing[name] = str(error)
 
+    @contextlib.contextmanager
+    def listening(self):
+        """The server for everything, behind its addresses."""
+        with contextlib.ExitStack() as stack:
+            for name, mode, path, kind in ADDRESSES if "everything" in self.here else []:
+                port = stack.enter_context(listening([self.here["everything"], mode], "PORT"))
+                self.addresses[name] = {"type": kind, "url": f"http://127.0.0.1:{port}{path}"}
+            yield
+
     def config(self):
         """The file that names the servers."""
         args = {"filesystem": [str(self.files)], "fetch": ["--allow-private-ips"]}
         env = {"memory": {"MEMORY_FILE_PATH": str(self.root / f"memory-{time.time_ns()}.json")}}
         entry = lambda name, command: {"command": command, "args": args.get(name, []),
                                        "env": {MARK: "1", **env.get(name, {})}}
-        entries = {name: entry(name, command) for name, command in self.here.items()}
+        entries = {name: entry(name, command) for name, command in self.here.items()} | self.addresses
         file = self.root / f"servers-{time.time_ns()}.json"
         file.write_text(json.dumps({"mcpServers": entries}))
         return file
@@ -333,9 +346,9 @@ def fails_as_the_server_does(client, _):
     expect(result.get("isError") and "Access denied" in text_of(result), "it did not fail", result)
 
 
-def images_stay(client, _):
+def images_stay(client, _, server="everything"):
     """An image is an image, to the last byte of it."""
-    result = client.invoke("everything::get-tiny-image", {})
+    result = client.invoke(f"{server}::get-tiny-image", {})
     images = [block for block in result["content"] if block["type"] == "image"]
     expect(len(images) == 1 and images[0]["mimeType"] == "image/png", "there is no image", result)
     image = base64.b64decode(images[0]["data"])
@@ -351,21 +364,34 @@ def binaries_stay(client, _):
     expect(blobs and gzip.decompress(base64.b64decode(blobs[0])) == b"to be packed", "it is another", result)
 
 
-def progress_comes(client, _):
+def structure_stays(client, _):
+    """What is for programs comes as it is, and so do links and annotations."""
+    given = client.invoke("everything::get-structured-content", {"location": "Chicago"})
+    weather = given["structuredContent"]["result"]
+    expect(weather["conditions"] == "Light rain / drizzle" and weather["humidity"] == 82, "it is another", given)
+    links = client.invoke("everything::get-resource-links", {"count": 3})["content"]
+    links = [block["uri"] for block in links if block["type"] == "resource_link"]
+    text = client.ask("resources/read", {"uri": links[1]})["contents"][0]["text"]
+    expect(len(links) == 3 and "Resource 2" in text, "they lead elsewhere", links, text)
+    noted = client.invoke("everything::get-annotated-message", {"messageType": "error", "includeImage": False})
+    expect(noted["content"][0]["annotations"]["priority"] == 1, "it is not annotated", noted)
+
+
+def progress_comes(client, _, server="everything"):
     """How far a call has come is told while it runs."""
     token = f"token-{time.time_ns()}"
     given = {"duration": 2, "steps": 4}
-    client.invoke("everything::trigger-long-running-operation", given, {"progressToken": token})
+    client.invoke(f"{server}::trigger-long-running-operation", given, {"progressToken": token})
     told = client.hear("notifications/progress", lambda params: params["progressToken"] == token)
     steps = [(params["progress"], params["total"]) for params in told]
     expect(steps == [(1, 4), (2, 4), (3, 4), (4, 4)], "other steps were told", steps)
 
 
-def asks_the_client(tool, arguments, method, expected):
+def asks_the_client(tool, arguments, method, expected, server="everything"):
     """A row: what the server asks on the way is asked of the client, and the answer arrives."""
     def row(client, _):
         before = len(client.asked)
-        said = text_of(client.invoke(f"everything::{tool}", arguments))
+        said = text_of(client.invoke(f"{server}::{tool}", arguments))
         asked = [one["method"] for one in client.asked[before:]]
         expect(asked == [method] and expected in said, "it was not asked or not answered", asked, said)
     return row
@@ -462,6 +488,26 @@ def is_cancelled(client, _):
     expect("Echo: on" in text_of(client.invoke("everything::echo", {"message": "on"})), "the next fails")
 
 
+def one_alone_is_ended(client, _):
+    """Of two calls at one server the one that is named is ended, by force, and the other is answered."""
+    def begin(seconds):
+        given = {"duration": seconds, "steps": seconds}
+        call = {"tool_id": "everything::trigger-long-running-operation", "arguments": given}
+        return client.begin("tools/call", {"name": "gateway.invoke", "arguments": call})[1]
+    pending = lambda: client.call("gateway.list_pending", {})["structuredContent"]["requests"]
+    ended = begin(60)
+    until = time.monotonic() + HEAR_SECONDS
+    while not pending() and time.monotonic() < until:
+        time.sleep(0.05)
+    request = pending()[0]["request_id"]
+    other = begin(3)
+    client.call("gateway.cancel", {"request_id": request, "force": True})
+    result = ended.get(timeout=HEAR_SECONDS)["result"]
+    expect(result.get("isError") and "call_cancelled" in json.dumps(result), "it was not ended", result)
+    result = other.get(timeout=HEAR_SECONDS)["result"]
+    expect("completed. Duration: 3 seconds" in text_of(result), "the other was ended, too", result)
+
+
 def outlives_a_crash(client, _):
     """A server is killed: the next call in the same session works."""
     mine = [int(pid) for pid, command in left_behind() if "mcp-server-everything" in command and "node" in command]
@@ -516,11 +562,14 @@ ROWS = [
      says("fetch", "fetch", lambda world: {"url": f"http://127.0.0.1:{world.port}/index.html"}, "Hello Page")),
     ("an image stays an image", EVERYTHING, images_stay),
     ("bytes stay bytes", EVERYTHING, binaries_stay),
+    ("structure, links and annotations stay", EVERYTHING, structure_stays),
     ("progress is told", EVERYTHING, progress_comes),
     ("sampling", EVERYTHING,
      asks_the_client("trigger-sampling-request", {"prompt": "x"}, "sampling/createMessage", "written by the client")),
     ("elicitation", EVERYTHING,
      asks_the_client("trigger-elicitation-request", {}, "elicitation/create", "Ada Lovelace")),
+    ("an address to visit", EVERYTHING,
+     asks_the_client("trigger-url-elicitation", {"url": "https://example.com/"}, "elicitation/create", "accept")),
     ("resources", EVERYTHING, resources_are_read),
     ("templates", EVERYTHING, templates_are_filled),
     ("subscriptions", EVERYTHING, updates_are_told),
@@ -529,9 +578,19 @@ ROWS = [
     ("logging", EVERYTHING, logs_are_heard),
     ("a task", EVERYTHING, goes_on_as_a_task),
     ("cancellation", EVERYTHING, is_cancelled),
+    ("a forced end of one call", EVERYTHING, one_alone_is_ended),
     ("a crash", EVERYTHING, outlives_a_crash),
     ("a long file, to the end", FILES, is_read_to_the_end),
 ]
+for behind, *_ in ADDRESSES:
+    ROWS += [
+        (f"{behind}: echo", EVERYTHING, says(behind, "echo", {"message": "hello"}, "Echo: hello")),
+        (f"{behind}: an image", EVERYTHING, functools.partial(images_stay, server=behind)),
+        (f"{behind}: progress", EVERYTHING, functools.partial(progress_comes, server=behind)),
+        (f"{behind}: sampling", EVERYTHING,
+         asks_the_client("trigger-sampling-request", {"prompt": "x"}, "sampling/createMessage",
+                         "written by the client", behind)),
+    ]
 
 
 def is_empty_again(tell, name):
@@ -561,6 +620,7 @@ def main():
         world = World(rung, pathlib.Path(root))
         world.install(folder)
         world.port = stack.enter_context(page(world.root / "page"))
+        stack.enter_context(world.listening())
         for transport, door in [("stdio", world.stdio), ("http", world.http)]:
             with door() as client:
                 for name, needs, row in ROWS:
