@@ -11,7 +11,8 @@ use crate::process::Running;
 
 const SERVER: &str = "@modelcontextprotocol/server-everything@2026.8.31";
 const NPM_PROXY: &str = "mcp-proxy@6.7.19";
-const PYPI: [&str; 2] = ["pmcp==3.0.0", "mcp-proxy==0.13.0"];
+const PMCP: &str = "pmcp==3.0.0";
+const PYPI_PROXY: &str = "mcp-proxy==0.13.0";
 /// 32 bytes.
 const MESSAGE: &str = "a message of thirty-two letters.";
 
@@ -105,12 +106,9 @@ pub fn all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<T
         return Ok(targets);
     }
     npm(&installed, NPM_PROXY)?;
-    let venv = installed.join("venv");
-    if !venv.join("bin/pmcp").exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
-        run(Command::new(venv.join("bin/pip")).args(["install", "--quiet", "--disable-pip-version-check"]).args(PYPI))?;
-    }
-    let pmcp = venv.join("bin/pmcp");
+    // They want different versions of the same library.
+    let pmcp = pypi(&installed.join("pmcp"), PMCP)?.join("pmcp");
+    let proxy = pypi(&installed.join("mcp-proxy"), PYPI_PROXY)?.join("mcp-proxy");
     let lock = text(folder);
     let quiet = ["--config", &config, "--lock-dir", &lock, "--log-level", "error"];
     let everything = text(&everything);
@@ -126,7 +124,7 @@ pub fn all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<T
     });
     targets.push(Target {
         path: Some("/mcp"),
-        ..target("mcp-proxy 0.13 (PyPI), HTTP", &venv.join("bin/mcp-proxy"), &["--port", "PORT", "--pass-environment", &everything, "stdio"])
+        ..target("mcp-proxy 0.13 (PyPI), HTTP", &proxy, &["--port", "PORT", "--pass-environment", &everything, "stdio"])
     });
     targets.push(Target {
         path: Some("/mcp"),
@@ -142,6 +140,17 @@ fn npm(folder: &Path, package: &str) -> Result<()> {
     }
     let flags = ["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--prefix"];
     run(Command::new("npm").args(flags).arg(folder).arg(package))
+}
+
+/// Installs a package in a place of its own, and gives the folder of its programs.
+fn pypi(place: &Path, package: &str) -> Result<PathBuf> {
+    let programs = place.join("bin");
+    if !place.join("installed").exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(place))?;
+        run(Command::new(programs.join("pip")).args(["install", "--quiet", "--disable-pip-version-check", package]))?;
+        std::fs::write(place.join("installed"), package)?;
+    }
+    Ok(programs)
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -105,6 +105,7 @@ fn serve_here(
 ) -> Result<(), Fault> {
     let runtime = runtime()?;
     let offer = serving()?;
+    rung_memory::give_back();
     let (tended, serving) = (gateway.clone(), serving.clone());
     let others = Arc::<AtomicUsize>::default();
     runtime.block_on(async {

@@ -107,6 +107,7 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
     let door = Door::new(address, Vec::new(), args.allowed_origin.clone(), guests);
     let mut config = Config::new(door);
     config.rate = rate.unwrap_or(0);
+    rung_memory::give_back();
     let runtime = super::runtime()?;
     let internal = |error: std::io::Error| Fault::new(Code::Internal, error.to_string());
     runtime.block_on(async {

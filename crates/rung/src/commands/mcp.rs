@@ -52,6 +52,7 @@ fn alone(args: &McpArgs, settings: &Settings, results: &Results) -> Result {
         .enable_all()
         .build()
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+    rung_memory::give_back();
     let permit = Permit::local_user(Access::Write);
     let (input, output) = (
         io::BufReader::with_capacity(64 << 10, io::stdin()),

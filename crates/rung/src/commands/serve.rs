@@ -136,6 +136,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     }
     eprintln!("listening at http://{}{}", main.address, http::PATH);
     let upkeep = Upkeep::start(&data);
+    rung_memory::give_back();
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
     let runtime = super::runtime()?;
     let ended = runtime.block_on(async {

@@ -60,6 +60,7 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
     let permit = Permit::local_user(Access::Write);
     let input = io::BufReader::with_capacity(64 << 10, io::stdin());
     let stop = crate::commands::asked_to_stop();
+    rung_memory::give_back();
     runtime.block_on(stdio::serve(server, permit, input, io::stdout(), stop));
     // A reader that still waits for input must not keep us.
     runtime.shutdown_background();

@@ -97,6 +97,7 @@ fn serve(
     eprintln!("{}: connected to {provider}", args.server_name);
     let permit = Permit::local_user(Access::Read);
     let stop = super::super::asked_to_stop();
+    rung_memory::give_back();
     runtime.block_on(stdio::serve_own(server, permit, stop));
     // A reader that still waits for input must not keep us.
     runtime.shutdown_background();
