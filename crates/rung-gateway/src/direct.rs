@@ -65,14 +65,9 @@ impl Direct {
     }
 
     async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
-        let (_, server, tool) = match self.find(&call.permit, name) {
-            Ok(found) => found,
-            // It may be one that nobody has looked at.
-            Err(_) => {
-                self.0.see_all(&call.permit).await;
-                self.find(&call.permit, name)?
-            }
-        };
+        let known = |_: &_| self.find(&call.permit, name).ok();
+        let found = self.0.find(&call.permit, known).await;
+        let (_, server, tool) = found.map_or_else(|| self.find(&call.permit, name), Ok)?;
         let id = format!("{}::{}", server.name(), tool.tool.name);
         let order = Order {
             id: &id,

@@ -13,6 +13,7 @@ use rung_kv::Records;
 use rung_tool::{Changes, Keep};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+use tokio::task::JoinSet;
 
 use crate::calls::Calls;
 use crate::catalogue::Catalogue;
@@ -124,6 +125,9 @@ pub(crate) struct State {
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) problems: Vec<String>,
 }
+
+/// How long somebody waits for servers that nobody has looked at.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// All tools that are known, as they can be searched.
 pub(crate) struct Shelf {
@@ -290,14 +294,35 @@ impl Gateway {
 
     /// Waits until everything that somebody may see was looked at once, or could not be; but not for ever on one that hangs.
     pub(crate) async fn see_all(&self, permit: &Permit) {
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let looking = self.look_at(self.unseen(permit));
+        let _nothing_in_particular = self.find(permit, |_| None::<()>).await;
+    }
+
+    /// What `find` finds: in what is known, or else in what nobody has looked at, as soon as it is seen there.
+    pub(crate) async fn find<T>(
+        &self,
+        permit: &Permit,
+        find: impl Fn(&State) -> Option<T>,
+    ) -> Option<T> {
+        if let Some(found) = find(&self.state()) {
+            return Some(found);
+        }
+        let unseen = self.unseen(permit).into_iter();
+        let (failed, fresh) = unseen.partition(|server| server.trouble().is_some());
+        let _told_of_when_it_is_seen = self.look_at(failed);
+        // Only the waiting ends with this, never a look.
+        let mut looks = JoinSet::new();
+        for look in self.look_at(fresh) {
+            looks.spawn(look);
+        }
         let looked = async {
-            for look in looking {
-                let _seen_or_not = look.await;
+            while looks.join_next().await.is_some() {
+                if let Some(found) = find(&self.state()) {
+                    return Some(found);
+                }
             }
+            None
         };
-        let _in_time_or_not = tokio::time::timeout(PATIENCE, looked).await;
+        tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
     }
 
     /// Waits for a list that is meant to be whole. Where tools find what servers have, lists tell what is known, at once.

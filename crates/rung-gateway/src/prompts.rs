@@ -62,11 +62,7 @@ impl State {
 impl Gateway {
     /// The server that a prompt's name means, and its name there. It may be one that nobody has looked at.
     async fn prompt(&self, permit: &Permit, name: &str) -> Option<(Arc<Server>, String)> {
-        if let Some(found) = self.state().prompt(permit, name) {
-            return Some(found);
-        }
-        self.see_all(permit).await;
-        self.state().prompt(permit, name)
+        self.find(permit, |state| state.prompt(permit, name)).await
     }
 }
 

@@ -181,12 +181,8 @@ impl ResourceSource for Resources {
         partial: Partial<'a>,
     ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         Box::pin(async move {
-            let mut found = self.0.state().template(permit, template);
-            if found.is_none() {
-                self.0.see_all(permit).await;
-                found = self.0.state().template(permit, template);
-            }
-            let Some(server) = found else {
+            let listed = |state: &State| state.template(permit, template);
+            let Some(server) = self.0.find(permit, listed).await else {
                 return Ok(None);
             };
             let of = json!({"type": "ref/resource", "uri": template});
@@ -223,11 +219,7 @@ fn raw(value: &Value) -> Box<RawValue> {
 impl Gateway {
     /// The server that has what stands at an address, and the address there. It may be one that nobody has looked at.
     async fn place(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
-        if let Some(found) = self.state().place(permit, uri) {
-            return Some(found);
-        }
-        self.see_all(permit).await;
-        self.state().place(permit, uri)
+        self.find(permit, |state| state.place(permit, uri)).await
     }
 
     /// Asks a server something that changes nothing, and gives what it said with what must be masked masked.
