@@ -93,8 +93,20 @@ pub(crate) struct Instance {
     /// What was agreed on when its lists were last read.
     looked: Mutex<Option<Arc<RawValue>>>,
     stale: AtomicBool,
+    /// Where its lists are read behind everybody's back.
+    looks: Mutex<Vec<AbortHandle>>,
     /// The level from which its log was asked for, where that was below the usual one.
     logs_from: Mutex<Option<Level>>,
+}
+
+impl Instance {
+    /// Ends it, and whatever would have it started again.
+    async fn close(&self) {
+        for look in self.looks.lock().drain(..) {
+            look.abort();
+        }
+        self.connection.close().await;
+    }
 }
 
 /// That a resource is listened to, by so many.
@@ -346,8 +358,7 @@ impl Server {
         if !fresh {
             if self.seen().is_some() {
                 // What it offered before is good enough to begin with.
-                let (me, looked_at) = (self.clone(), instance.share());
-                tokio::spawn(async move { me.look_again(&looked_at).await });
+                self.look_behind(instance.share());
             } else {
                 self.look(&instance).await?;
             }
@@ -374,6 +385,7 @@ impl Server {
                 watched: Mutex::default(),
                 looked: Mutex::default(),
                 stale: AtomicBool::new(false),
+                looks: Mutex::default(),
                 logs_from: Mutex::default(),
             })
         });
@@ -393,12 +405,18 @@ impl Server {
         self.look_at(instance, agreement).await
     }
 
-    /// The same behind everybody's back. One that was stopped meanwhile is not started for it.
-    async fn look_again(self: &Arc<Self>, instance: &InUse) {
-        let _one_at_a_time = self.looking.lock().await;
-        if let Some(agreement) = instance.connection.agreement() {
-            let _tried_again_with_the_next_call = self.look_at(instance, agreement).await;
-        }
+    /// The same behind everybody's back. One that is stopped meanwhile is not started for it.
+    fn look_behind(self: &Arc<Self>, used: InUse) {
+        let (me, instance) = (self.clone(), used.instance.clone());
+        let look = tokio::spawn(async move {
+            let _one_at_a_time = me.looking.lock().await;
+            if let Some(agreement) = used.connection.agreement() {
+                let _tried_again_with_the_next_call = me.look_at(&used, agreement).await;
+            }
+        });
+        let mut looks = instance.looks.lock();
+        looks.retain(|look| !look.is_finished());
+        looks.push(look.abort_handle());
     }
 
     async fn look_at(
@@ -525,7 +543,7 @@ impl Server {
         let instance = self.instances.lock().remove(&whose);
         self.trouble.lock().take();
         if let Some(instance) = instance {
-            instance.connection.close().await;
+            instance.close().await;
         }
     }
 
@@ -534,7 +552,7 @@ impl Server {
         let instances: Vec<_> = self.instances.lock().drain().collect();
         self.trouble.lock().take();
         for (_, instance) in instances {
-            instance.connection.close().await;
+            instance.close().await;
         }
     }
 
@@ -573,9 +591,9 @@ impl Server {
 
     fn end(&self, instance: &Arc<Instance>) {
         tracing::info!(server = %self.name(), "stopped");
-        let connection = instance.connection.clone();
+        let instance = instance.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { connection.close().await });
+            runtime.spawn(async move { instance.close().await });
         }
     }
 
@@ -733,8 +751,7 @@ impl Server {
                 server: self.clone(),
                 instance,
             };
-            let me = self.clone();
-            tokio::spawn(async move { me.look_again(&used).await });
+            self.look_behind(used);
         }
     }
 }

@@ -269,13 +269,15 @@ impl Board {
         }
     }
 
-    /// On a pipe a question names no request. Where one request alone can have asked it, it is that one's.
+    /// On a pipe a question names no request. Where one request alone can have asked it, it is that one's. Who only listens for
+    /// the connection itself has asked nothing.
     fn whoever_asked(&self) -> Arc<dyn Delegate> {
         let waiting = self.waiting.lock();
         let mut delegates = waiting.iter().flat_map(HashMap::values);
         let mut delegates = delegates
             .by_ref()
-            .filter_map(|waiter| waiter.delegate.as_ref());
+            .filter_map(|waiter| waiter.delegate.as_ref())
+            .filter(|delegate| !Arc::ptr_eq(delegate, &self.delegate));
         match (delegates.next(), delegates.next()) {
             (Some(only), None) => only.clone(),
             _ => self.delegate.clone(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Street, error, plays, text};
+use crate::gateway::{Session, Street, error, plays, text};
 
 /// Long enough for a busy machine, and far from how long anything hangs here.
 const SOON: Duration = Duration::from_secs(10);
@@ -112,6 +112,31 @@ fn a_server_that_hangs_in_its_start_holds_up_nobody_else() {
     client.stdio.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hung}}));
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 2);
+}
+
+#[test]
+fn over_http_the_hung_start_of_one_client_delays_no_other() {
+    let street = Street::new();
+    street.configure(&json!({
+        "hangs": street.traced("hang", "hangs"),
+        "house": street.house("house"),
+    }));
+    let (alice, bob) = (street.token("alice"), street.token("bob"));
+    let server = street.listening(&["--set", "gateway.start_s=5"]);
+    let alice = Session::open(&server, Some(&alice));
+    let bob = Session::open(&server, Some(&bob));
+    std::thread::scope(|scope| {
+        let hung = scope.spawn(move || alice.invoke("hangs::a", &json!({})));
+        street.wait_for("hangs", "started", 1);
+        let counted = bob.invoke("house::count", &json!({}));
+        assert_eq!(
+            counted["structuredContent"]["result"]["count"], 1,
+            "{counted}"
+        );
+        assert!(!hung.is_finished(), "it hangs all the while");
+        let failed = hung.join().unwrap();
+        assert_eq!(error(&failed)["code"], "source_unavailable", "{failed}");
+    });
 }
 
 #[test]

@@ -21,6 +21,8 @@ fn everything_is_answered_at_once_while_forty_servers_hang() {
     street.configure(&servers.into());
     let began = Instant::now();
     let mut client = street.client(&[]);
+    let told = client.greeted["result"]["instructions"].to_string();
+    assert!(told.contains("gateway.catalog_search"), "{told}");
     let listed = client.request("tools/list", &json!({}));
     let health = client.call("gateway.health", &json!({}));
     assert!(

@@ -28,6 +28,7 @@ mod full_disk;
 mod gateway;
 mod gateway_calls;
 mod gateway_config;
+mod gateway_direct;
 mod gateway_ending;
 mod gateway_eras;
 mod gateway_failures;
