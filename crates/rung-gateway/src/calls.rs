@@ -38,7 +38,7 @@ impl Owner {
 }
 
 /// A call that has heard nothing for so long is stalled.
-const STALLED: Duration = Duration::from_secs(120);
+const STALLED: Duration = Duration::from_mins(2);
 
 /// One call under way.
 pub(crate) struct Begun {

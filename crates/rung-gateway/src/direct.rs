@@ -43,8 +43,8 @@ type Tool = (String, Arc<Server>, Arc<Known>);
 impl Direct {
     /// The tools that somebody sees, by the names they have here.
     fn tools(&self, permit: &Permit) -> Vec<Tool> {
-        let (state, shelf) = (self.0.state(), self.0.shelf());
-        let seen = shelf.tools.iter().filter(|(server, known)| {
+        let (state, known) = (self.0.state(), self.0.shelf());
+        let seen = known.tools.iter().filter(|(server, known)| {
             let (server, tool) = (&**server.name(), &*known.tool.name);
             state.sees(permit, Thing::Tool { server, tool })
         });

@@ -182,7 +182,7 @@ impl Gateway {
     /// The names of all servers.
     pub fn names(&self) -> Vec<String> {
         let state = self.state();
-        state.servers.keys().map(|name| name.to_string()).collect()
+        state.servers.keys().map(ToString::to_string).collect()
     }
 
     pub(crate) fn state(&self) -> Arc<State> {
@@ -335,12 +335,12 @@ impl Gateway {
     /// All tools that are known, as they can be searched.
     pub(crate) fn shelf(&self) -> Arc<Shelf> {
         let generation = self.0.common.generation.load(Ordering::Relaxed);
-        let mut shelf = self.0.shelf.lock();
-        match &*shelf {
-            Some(shelf) if shelf.generation == generation => shelf.clone(),
+        let mut last = self.0.shelf.lock();
+        match &*last {
+            Some(last) if last.generation == generation => last.clone(),
             _ => {
                 let made = Arc::new(Shelf::of(&self.state(), generation));
-                *shelf = Some(made.clone());
+                *last = Some(made.clone());
                 made
             }
         }
@@ -519,8 +519,8 @@ impl Shelf {
             arguments,
         }));
         Self {
-            index,
             tools,
+            index,
             generation,
         }
     }

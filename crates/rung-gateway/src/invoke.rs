@@ -24,8 +24,14 @@ pub(crate) struct Order<'a> {
     /// What goes along in `_meta`, as an object.
     pub(crate) meta: Option<String>,
     pub(crate) timeout: Duration,
-    /// It is to be a task, to last for so long at most, if the tool can be one.
-    pub(crate) as_task: Option<Option<u64>>,
+    pub(crate) as_task: Option<AsTask>,
+}
+
+/// That a call is to go on as a task, if the tool can be one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AsTask {
+    /// How long it is to last at most.
+    pub(crate) ttl_ms: Option<u64>,
 }
 
 /// An order, and whom it goes to.
@@ -68,8 +74,8 @@ impl Gateway {
             let found = found.ok_or_else(|| self.unknown(call, id))?;
             return Ok((found.clone(), tool.to_owned()));
         }
-        let shelf = self.shelf();
-        let named = shelf.tools.iter();
+        let known = self.shelf();
+        let named = known.tools.iter();
         let named =
             named.filter(|(server, known)| *known.tool.name == *id && sees(server.name(), id));
         let servers: Vec<&Arc<Server>> = named.map(|(server, _)| server).collect();
@@ -110,18 +116,18 @@ impl Gateway {
     /// The fault of a tool that is not there, with those that might be meant.
     fn unknown(&self, call: &Call, id: &str) -> Fault {
         const MEANT: usize = 3;
-        let (state, shelf) = (self.state(), self.shelf());
+        let (state, all) = (self.state(), self.shelf());
         let seen = |at: u32| {
-            shelf.tools.get(at as usize).is_some_and(|(server, known)| {
+            all.tools.get(at as usize).is_some_and(|(server, known)| {
                 let (server, tool) = (&**server.name(), &*known.tool.name);
                 state.sees(&call.permit, Thing::Tool { server, tool })
             })
         };
         let shown = rung_ladder::head(id, 128);
         let words = shown.replace("::", " ");
-        let found = shelf.index.search(&words, seen, MEANT);
+        let found = all.index.search(&words, seen, MEANT);
         let id_of = |hit: &crate::ranking::Hit| {
-            let (server, known) = shelf.tools.get(hit.document as usize)?;
+            let (server, known) = all.tools.get(hit.document as usize)?;
             Some(format!("{}::{}", server.name(), known.tool.name))
         };
         let meant: Vec<String> = found.hits.iter().filter_map(id_of).collect();
@@ -212,8 +218,8 @@ impl Gateway {
             ..How::default()
         };
         instance.log_from(call.peer.log_level()).await;
-        if let Some(ttl) = order.as_task {
-            return self.begin_task(call, called, instance, ttl, how).await;
+        if let Some(AsTask { ttl_ms }) = order.as_task {
+            return self.begin_task(call, called, instance, ttl_ms, how).await;
         }
         let connection = &instance.connection;
         let answer = connection

@@ -302,21 +302,20 @@ impl Server {
             &call.permit,
             call.peer.conversation(),
         );
-        let can = match whose {
+        let can = if whose == Whose::Everybody {
             // Whose folders they are would depend on who came first.
-            Whose::Everybody => Capabilities {
+            Capabilities {
                 roots: false,
                 ..Capabilities::ALL
-            },
-            _ => {
-                let can = |ask| call.peer.can(ask);
-                Capabilities {
-                    form: can(Ask::Form),
-                    visit: can(Ask::Visit),
-                    sample: can(Ask::Sample),
-                    roots: can(Ask::Roots),
-                    tasks: true,
-                }
+            }
+        } else {
+            let can = |ask| call.peer.can(ask);
+            Capabilities {
+                form: can(Ask::Form),
+                visit: can(Ask::Visit),
+                sample: can(Ask::Sample),
+                roots: can(Ask::Roots),
+                tasks: true,
             }
         };
         self.open_for(whose, can).await
@@ -665,7 +664,7 @@ impl InUse {
         let Some(level) = level.filter(|level| *level < Level::Info) else {
             return;
         };
-        let asked = std::mem::replace(&mut *self.logs_from.lock(), Some(level));
+        let asked = self.logs_from.lock().replace(level);
         let can = self.connection.agreement();
         let can = can.is_some_and(|agreed| agreed.capabilities.get("logging").is_some());
         if can && asked.is_none_or(|asked| level < asked) {

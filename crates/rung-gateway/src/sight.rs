@@ -103,9 +103,10 @@ impl Rules {
 fn is_named(scope: &rung_auth::Scope, thing: Thing<'_>) -> bool {
     let (server, tool) = match thing {
         Thing::GatewayTool(_) => return !scope.servers.is_empty(),
-        Thing::Server(server) => (server, None),
         Thing::Tool { server, tool } => (server, Some(tool)),
-        Thing::Resource { server, .. } | Thing::Prompt { server, .. } => (server, None),
+        Thing::Server(server) | Thing::Resource { server, .. } | Thing::Prompt { server, .. } => {
+            (server, None)
+        }
     };
     let whole = matches!(thing, Thing::Resource { .. } | Thing::Prompt { .. });
     scope.servers.iter().any(|of| {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::tasks_get::Shown;
 use super::{Asking, Definition, no_arguments};
 use crate::answer::{Limits, Masks, dressed};
-use crate::invoke::{Order, Outcome};
+use crate::invoke::{AsTask, Order, Outcome};
 use crate::sight::Rules;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -194,12 +194,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input = Input::read(&asking)?;
     let (gateway, call) = (asking.gateway, asking.call);
     let nothing;
-    let arguments = match input.arguments {
-        Some(arguments) => arguments,
-        None => {
-            nothing = no_arguments();
-            &nothing
-        }
+    let arguments = if let Some(arguments) = input.arguments {
+        arguments
+    } else {
+        nothing = no_arguments();
+        &nothing
     };
     let options = input.options.as_ref();
     let default = Options::default();
@@ -210,7 +209,9 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         arguments,
         meta: input.meta(),
         timeout: options.timeout(),
-        as_task: wish.map(|wish| wish.ttl.map(|seconds| seconds.saturating_mul(1_000))),
+        as_task: wish.map(|wish| AsTask {
+            ttl_ms: wish.ttl.map(|seconds| seconds.saturating_mul(1_000)),
+        }),
     };
     let (tool_id, outcome) = gateway.invoke(call, &order).await?;
     match outcome {
