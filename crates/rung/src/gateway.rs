@@ -78,12 +78,11 @@ pub(crate) fn places(files: &GatewayFiles) -> Result<Places, Fault> {
     };
     let here = std::env::current_dir()
         .map_err(|error| Fault::new(Code::Internal, format!("there is no folder here: {error}")))?;
-    let project = match &files.project {
-        Some(project) => Some(here.join(project)),
-        None => {
-            let stops = [home.clone(), Some(std::env::temp_dir())];
-            config::find_project(&here, stops.iter().flatten().map(PathBuf::as_path))
-        }
+    let project = if let Some(project) = &files.project {
+        Some(here.join(project))
+    } else {
+        let stops = [home.clone(), Some(std::env::temp_dir())];
+        config::find_project(&here, stops.iter().flatten().map(PathBuf::as_path))
     };
     Ok(Places {
         config: from(&files.config, "PMCP_CONFIG").map(|file| here.join(file)),
@@ -147,7 +146,7 @@ impl Configure for Setup {
         definitions.extend(last.iter().filter(broken).cloned());
         for spec in loaded.specs {
             if definitions.iter().all(|own| own.name != spec.name) {
-                definitions.push(self.definition(&spec));
+                definitions.push(definition(&spec));
             }
         }
         last.clone_from(&definitions);
@@ -194,40 +193,40 @@ impl Setup {
         }
         edited
     }
+}
 
-    /// A server of a file, as it is reached.
-    fn definition(&self, spec: &Spec) -> Definition {
-        let (target, wrong) = match target(&spec.reach) {
-            Ok(target) => (target, None),
-            // It is listed with what is wrong, and never started.
-            Err(why) => (Target::Command(Command::new("", [""; 0])), Some(why)),
-        };
-        let withheld = match (&spec.trust, wrong) {
-            (Trust::Wanted, _) => Some(Withheld::Untrusted),
-            _ if !spec.missing.is_empty() => Some(Withheld::Missing(spec.missing.clone())),
-            (_, wrong) => wrong.map(Withheld::Unusable),
-        };
-        Definition {
-            name: spec.name.clone(),
-            target,
-            sharing: spec.sharing,
-            era: spec.era,
-            eager: spec.eager,
-            origin: match spec.origin {
-                Origin::Given => "custom",
-                Origin::Project => "project",
-                Origin::User => "user",
-            },
-            file: Some(spec.file.clone()),
-            withheld,
-            edit_waits: spec.trust == Trust::Kept,
-            secrets: spec
-                .secrets()
-                .map(|secret| Secret::new(secret.to_owned()))
-                .collect(),
-            digest: spec.digest.clone(),
-            shown: spec.shown().to_owned(),
-        }
+/// A server of a file, as it is reached.
+fn definition(spec: &Spec) -> Definition {
+    let (target, wrong) = match target(&spec.reach) {
+        Ok(target) => (target, None),
+        // It is listed with what is wrong, and never started.
+        Err(why) => (Target::Command(Command::new("", [""; 0])), Some(why)),
+    };
+    let withheld = match (&spec.trust, wrong) {
+        (Trust::Wanted, _) => Some(Withheld::Untrusted),
+        _ if !spec.missing.is_empty() => Some(Withheld::Missing(spec.missing.clone())),
+        (_, wrong) => wrong.map(Withheld::Unusable),
+    };
+    Definition {
+        name: spec.name.clone(),
+        target,
+        sharing: spec.sharing,
+        era: spec.era,
+        eager: spec.eager,
+        origin: match spec.origin {
+            Origin::Given => "custom",
+            Origin::Project => "project",
+            Origin::User => "user",
+        },
+        file: Some(spec.file.clone()),
+        withheld,
+        edit_waits: spec.trust == Trust::Kept,
+        secrets: spec
+            .secrets()
+            .map(|secret| Secret::new(secret.to_owned()))
+            .collect(),
+        digest: spec.digest.clone(),
+        shown: spec.shown().to_owned(),
     }
 }
 

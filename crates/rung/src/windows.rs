@@ -4,7 +4,7 @@
 //! them, line by line. When the first one ends, one of the others takes its place: it is told again what its client had said of
 //! itself, and the client's conversation goes on. What had no answer then is answered with that: nobody knows what became of it.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -175,7 +175,7 @@ struct Said {
     /// Lines to be told again: how the client began, and what it listens to.
     told: Vec<Vec<u8>>,
     /// Requests without an answer.
-    open: HashMap<Id, ()>,
+    open: HashSet<Id>,
     /// Answers that our client has had already.
     passed_over: Vec<Id>,
     /// Where what it says goes, while there is somebody.
@@ -341,7 +341,7 @@ impl Window {
             "code": Code::OutcomeUnknown.name(),
             "hint": "look whether it was done before you do it again",
         });
-        for (id, ()) in said.open.drain() {
+        for id in said.open.drain() {
             let error = json!({"code": -32603, "message": why, "data": data});
             writeln!(
                 output,
@@ -362,7 +362,7 @@ impl Said {
                 if begins(&method) && self.told.len() < MAX_TOLD {
                     self.told.push(line.to_vec());
                 }
-                self.open.insert(id, ());
+                self.open.insert(id);
             }
             Ok(Message::Notification { method, .. }) if begins(&method) => {
                 self.told.push(line.to_vec());
@@ -375,9 +375,7 @@ impl Said {
     /// conversation begins is told again anyway.
     fn take_back(&mut self, line: &[u8]) -> bool {
         match Message::read(line.trim_ascii()) {
-            Ok(Message::Request { id, method, .. }) => {
-                !begins(&method) && self.open.remove(&id).is_some()
-            }
+            Ok(Message::Request { id, method, .. }) => !begins(&method) && self.open.remove(&id),
             _ => false,
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rung_auth::Secret;
 use rung_fault::{Code, Fault};
+use rung_gateway::Gateway;
 use rung_mcp::http::{self, Config, Door};
 use rung_mcp::{Offer, Server};
 use rung_pdpp::tools::Tools;
@@ -100,24 +101,9 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         authority,
     };
     let data = Arc::new(rung_pdpp::Service::new(data, &mut first.registry));
-    let fixtures = args.conformance.then(Fixtures::new);
     let others = gateway(&args.gateway, settings, &results)?;
     let others = (!others.is_empty()).then_some(others);
-    let mut offer = offer(
-        settings,
-        &results,
-        args.tool_names.into(),
-        fixtures.as_ref(),
-        Some(Arc::new(Tools::of_service(
-            data.clone(),
-            here.clone(),
-            super::pdpp::tool_options(&args.data, settings.reply_max_bytes(), results.cursor_key()),
-        )?)),
-        others
-            .clone()
-            .map(|others| (others, args.gateway.surface.into())),
-    )?;
-    offer.icon = format!("{here}{ICON}");
+    let offer = offered(args, settings, &results, &data, &here, others.as_ref())?;
     first.beside = rung_pdpp::router(data.clone());
     if gives_access {
         first.beside = first.beside.merge(rung_pdpp::authority(data.clone()));
@@ -137,19 +123,58 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     eprintln!("listening at http://{}{}", main.address, http::PATH);
     let upkeep = Upkeep::start(&data);
     rung_memory::give_back();
+    let served = serve(offer, (main, first), second, others);
+    upkeep.end();
+    served
+}
+
+/// What is offered at `here`.
+fn offered(
+    args: &ServeArgs,
+    settings: &Settings,
+    results: &Results,
+    data: &Arc<rung_pdpp::Service>,
+    here: &str,
+    others: Option<&Gateway>,
+) -> std::result::Result<Offer, Fault> {
+    let fixtures = args.conformance.then(Fixtures::new);
+    let options =
+        super::pdpp::tool_options(&args.data, settings.reply_max_bytes(), results.cursor_key());
+    let mut offer = offer(
+        settings,
+        results,
+        args.tool_names.into(),
+        fixtures.as_ref(),
+        Some(Arc::new(Tools::of_service(
+            data.clone(),
+            here.to_owned(),
+            options,
+        )?)),
+        others.map(|others| (others.clone(), args.gateway.surface.into())),
+    )?;
+    offer.icon = format!("{here}{ICON}");
+    Ok(offer)
+}
+
+/// Serves until the process is asked to stop, and looks after other servers meanwhile.
+fn serve(
+    offer: Offer,
+    first: (Place, Config),
+    second: Option<(Place, Config)>,
+    others: Option<Gateway>,
+) -> Result {
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
     let runtime = super::runtime()?;
     let ended = runtime.block_on(async {
         if let Some(others) = others.clone() {
             tokio::spawn(async move { others.tend().await });
         }
-        let ended = until_stopped(offer, (main, first), second).await;
+        let ended = until_stopped(offer, first, second).await;
         if let Some(others) = others {
             others.shut_down().await;
         }
         ended
     });
-    upkeep.end();
     // What a thread is still reading for nobody must not keep us.
     runtime.shutdown_background();
     ended.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())

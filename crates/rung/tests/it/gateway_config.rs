@@ -107,9 +107,9 @@ fn a_file_as_people_have_it_is_taken_and_what_is_left_out_is_named() {
 fn a_server_at_an_address_gets_the_headers_it_is_given() {
     let street = Street::new();
     let token = street.token("gateway");
-    let served = crate::sandbox::Sandbox::new();
-    let own = served.ok(&["token", "new", "guest", "--write"]);
-    let server = Server::start(&served, &[]);
+    let elsewhere = crate::sandbox::Sandbox::new();
+    let own = elsewhere.ok(&["token", "new", "guest", "--write"]);
+    let server = Server::start(&elsewhere, &[]);
     street.configure(&json!({
         "served": {"type": "http", "url": format!("http://{}/mcp", server.address), "headers": {"Authorization": "Bearer ${SERVED}"}},
         "refused": {"url": format!("http://{}/mcp", server.address), "headers": {"Authorization": format!("Bearer {token}")}},
