@@ -68,7 +68,7 @@ impl House {
                 let said = json!({"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": {"name": "house", "version": "1"}});
                 answer(id, &said.to_string());
             }
-            "ping" | "logging/setLevel" => answer(id, "{}"),
+            "ping" | "logging/setLevel" | "resources/unsubscribe" => answer(id, "{}"),
             "tools/list" => answer(id, &json!({"tools": self.tools()}).to_string()),
             "tools/call" => self.call(id, &params, request),
             "resources/list" => {
@@ -89,7 +89,6 @@ impl House {
                 let said = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": params["uri"]}});
                 say(said.to_string().as_bytes());
             }
-            "resources/unsubscribe" => answer(id, "{}"),
             "prompts/list" => {
                 let greet = json!({"name": "greet", "arguments": [{"name": "who"}]});
                 answer(id, &json!({"prompts": [greet]}).to_string());
@@ -158,7 +157,6 @@ impl House {
                 std::process::exit(139);
             }
             "look" | "put" if is_first(name) => std::process::exit(1),
-            "look" | "put" => answer(id, &text("done")),
             "steps" => {
                 say_progress(request);
                 say(br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"careful"}}"#);
