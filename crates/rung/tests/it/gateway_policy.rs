@@ -344,3 +344,37 @@ fn values_of_the_configuration_never_come_back() {
         assert!(!said.contains(secret), "{secret}: {said}");
     }
 }
+
+#[test]
+fn an_allowlist_lets_nothing_else_through() {
+    let street = Street::new();
+    street.configure(&json!({"house": street.house("house"), "other": street.house("other")}));
+    let policy = "servers: {allowlist: [house]}\ntools: {allowlist: ['house::c*', 'house::say'], denylist: ['*::say']}\n";
+    let file = street.sandbox.write("policy.yaml", policy);
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    connect(&mut client, "house");
+    assert_eq!(found(&mut client, ""), ["house::count"]);
+    for id in ["house::say", "house::env", "other::count"] {
+        let denied = client.invoke(id, &json!({}));
+        assert_eq!(error(&denied)["code"], "unknown_tool", "{id}: {denied}");
+    }
+    assert_eq!(street.starts("other"), 0);
+}
+
+#[test]
+fn a_policy_takes_tools_of_the_gateway_itself_away() {
+    let street = Street::with_a_house();
+    let policy = "gateway_tools: {denylist: ['gateway.re*']}";
+    let file = street.sandbox.write("policy.yaml", policy);
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    let listed = client.request("tools/list", &json!({}));
+    assert!(!listed.to_string().contains("\"gateway.re"), "{listed}");
+    let params = json!({"name": "gateway.restart_server", "arguments": {"server_name": "house"}});
+    let denied = client.request("tools/call", &params);
+    let nothing = client.request("tools/call", &json!({"name": "gateway.nothing"}));
+    assert_eq!(
+        denied["error"]["code"], nothing["error"]["code"],
+        "{denied}"
+    );
+    assert_eq!(street.starts("house"), 0);
+}
