@@ -16,6 +16,7 @@ fn help_lists_the_commands() {
       token        Who may come through the door over HTTP
       pdpp         Personal data: sources, connections, records, and who may see what of them
       db           A database of facts in a folder: ask it, change it, take it in and out
+      gateway      Other MCP servers behind one door. Without a command: serves them, and nothing else
       demo         Makes up one person's data, serves it, and shows how an agent comes to it
       backup       Copies the data folder as it is at one moment, also while it is in use
       restore      Makes a data folder of a copy
