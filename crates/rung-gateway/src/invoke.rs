@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rung_fault::{Code, Detail, Fault, nearest};
-use rung_mcp::connect::{Answer, Delegate, Error, How, Unanswered};
+use rung_mcp::connect::{Answer, Delegate, Error, How, Silent, Unanswered};
 use rung_mcp::{Capabilities, ForPeer};
 use rung_tool::{Call, Level, Pending, arguments};
 use serde_json::Value;
@@ -213,6 +213,7 @@ impl Gateway {
             delegate: Some(Arc::new(Heard {
                 peer: ForPeer::new(call.peer.clone()),
                 begun: begun.clone(),
+                names_folders: instance.names_folders(),
             })),
             meta: order.meta.clone(),
             ..How::default()
@@ -248,11 +249,17 @@ fn check(tool: &Known, arguments: &RawValue) -> Result<(), Fault> {
 struct Heard {
     peer: ForPeer,
     begun: Arc<Begun>,
+    /// Whether the caller's folders are told.
+    names_folders: bool,
 }
 
 impl Delegate for Heard {
     fn can(&self) -> Capabilities {
-        self.peer.can()
+        let can = self.peer.can();
+        Capabilities {
+            roots: can.roots && self.names_folders,
+            ..can
+        }
     }
 
     fn wants_progress(&self) -> bool {
@@ -274,6 +281,9 @@ impl Delegate for Heard {
         params: Option<&'a RawValue>,
     ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
         self.begun.hear();
+        if method == "roots/list" && !self.names_folders {
+            return Silent.ask(method, params);
+        }
         self.peer.ask(method, params)
     }
 }

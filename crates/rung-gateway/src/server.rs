@@ -264,7 +264,7 @@ impl Server {
         let instances = self.instances.lock();
         instances
             .values()
-            .any(|instance| instance.connection.agreement().is_some())
+            .any(|instance| instance.connection.opened_with().is_some())
     }
 
     pub(crate) fn agreement(&self) -> Option<Agreement> {
@@ -278,7 +278,7 @@ impl Server {
         let instances = self.instances.lock();
         let running = instances.values();
         running
-            .filter(|instance| instance.connection.agreement().is_some())
+            .filter(|instance| instance.connection.opened_with().is_some())
             .count()
     }
 
@@ -345,15 +345,16 @@ impl Server {
             return Err(self.held_back(withheld));
         }
         let instance = self.instance(whose, can);
-        let opened = match instance.connection.agreement() {
-            Some(agreement) => Ok(agreement),
-            None => instance.connection.open().await,
+        let said = if let Some((_, said)) = instance.connection.opened_with() {
+            said
+        } else {
+            let opened = instance.connection.open().await;
+            opened.map_err(|error| self.failed(&error))?.said
         };
-        let agreement = opened.map_err(|error| self.failed(&error))?;
         self.trouble.lock().take();
         let looked = instance.looked.lock().clone();
         let fresh = !instance.stale.load(Ordering::Acquire)
-            && looked.is_some_and(|looked| Arc::ptr_eq(&looked, &agreement.said));
+            && looked.is_some_and(|looked| Arc::ptr_eq(&looked, &said));
         if !fresh {
             if self.seen().is_some() {
                 // What it offered before is good enough to begin with.
@@ -672,6 +673,13 @@ impl InUse {
         }
     }
 
+    /// Whether it may be told the folders of whoever calls: it is theirs alone, or forgets them with the call.
+    pub(crate) fn names_folders(&self) -> bool {
+        let opened = self.connection.opened_with();
+        let forgets = opened.is_some_and(|(version, _)| version.is_modern());
+        forgets || !self.server.is_shared()
+    }
+
     /// Another use of the same one.
     pub(crate) fn share(&self) -> Self {
         self.instance.busy.fetch_add(1, Ordering::AcqRel);
@@ -740,7 +748,7 @@ impl Server {
             .map(|(whose, instance)| (whose.clone(), instance.clone()))
             .collect();
         for (_, instance) in instances {
-            if instance.connection.agreement().is_none()
+            if instance.connection.opened_with().is_none()
                 || instance.stale.swap(true, Ordering::AcqRel)
             {
                 continue;

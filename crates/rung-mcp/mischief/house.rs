@@ -42,6 +42,25 @@ fn params(request: &Request) -> Value {
     serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default()
 }
 
+/// What is asked of the person, of the model, or of the client itself.
+fn question(of: &str) -> (&'static str, Value) {
+    match of {
+        "model" => {
+            let content = json!({"type": "text", "text": "Which room?"});
+            let messages = json!([{"role": "user", "content": content}]);
+            (
+                "sampling/createMessage",
+                json!({"messages": messages, "maxTokens": 10}),
+            )
+        }
+        "client" => ("roots/list", json!({})),
+        _ => (
+            "elicitation/create",
+            json!({"message": "Which room?", "requestedSchema": {"type": "object", "properties": {"room": {"type": "string"}}}}),
+        ),
+    }
+}
+
 impl House {
     /// The answer to what was asked goes to the call that asked.
     fn hear(&mut self, line: &[u8]) {
@@ -164,8 +183,8 @@ impl House {
             }
             "ask" => {
                 self.asking = Some(id.to_owned());
-                let asked = json!({"message": "Which room?", "requestedSchema": {"type": "object", "properties": {"room": {"type": "string"}}}});
-                let asked = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": asked});
+                let (method, asked) = question(arguments["of"].as_str().unwrap_or_default());
+                let asked = json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": asked});
                 say(asked.to_string().as_bytes());
             }
             "grow" => {

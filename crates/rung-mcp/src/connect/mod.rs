@@ -201,6 +201,14 @@ impl Connection {
             .map(|link| link.agreement.clone())
     }
 
+    /// The version that is spoken where it is open, and what the server said of itself when that began: what is opened again has
+    /// said it again.
+    pub fn opened_with(&self) -> Option<(Version, Arc<RawValue>)> {
+        let current = self.0.current.lock();
+        let link = current.as_ref().filter(|link| link.is_open())?;
+        Some((link.agreement.version, link.agreement.said.clone()))
+    }
+
     /// The last the server said beside the protocol.
     pub fn last_words(&self) -> String {
         let current = self.0.current.lock().clone();

@@ -63,6 +63,41 @@ fn what_a_server_asks_is_asked_of_the_client_whichever_era_they_are_of() {
     assert_eq!(street.times("house", "ask"), 2, "once by each client");
 }
 
+/// The client's model is asked by whoever it calls; its folders are told to a server that is its own, and to no other.
+#[test]
+fn a_model_and_folders_are_asked_of_the_client_whose_server_it_is() {
+    let street = Street::new();
+    let mut own = street.house("own");
+    own["sharing"] = "client".into();
+    street.configure(&json!({"own": own, "shared": street.house("shared")}));
+    let can = json!({"sampling": {}, "roots": {}});
+    let mut client = street.client_that_can(&[], &can);
+    let mut ask = |tool_id: &str, of: &str, method: &'static str, result: Value| {
+        let id = client.begin_invoke(tool_id, &json!({"of": of}));
+        let asked = client.hear(is(method));
+        client
+            .stdio
+            .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+        text(&client.answer(id)["result"]).to_owned()
+    };
+    let content = json!({"type": "text", "text": "seven"});
+    let written = json!({"role": "assistant", "content": content, "model": "m"});
+    for server in ["own::ask", "shared::ask"] {
+        let said = ask(server, "model", "sampling/createMessage", written.clone());
+        assert!(said.contains("seven"), "{server}: {said}");
+    }
+    let folders = json!({"roots": [{"uri": "file:///work", "name": "work"}]});
+    let said = ask("own::ask", "client", "roots/list", folders);
+    assert!(said.contains("file:///work"), "{said}");
+    let told = client.invoke("shared::ask", &json!({"of": "client"}));
+    assert!(!told.to_string().contains("file:///"), "{told}");
+    assert!(
+        !client.heard.iter().any(is("roots/list")),
+        "{:?}",
+        client.heard
+    );
+}
+
 /// Whoever cannot be asked is not left waiting.
 #[test]
 fn a_question_to_a_client_that_takes_none_is_declined() {
