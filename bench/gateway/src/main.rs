@@ -5,8 +5,8 @@
 //! tables. Figures are for reading, not for asserting.
 
 mod line;
-mod process;
 mod many;
+mod process;
 mod targets;
 
 use std::path::{Path, PathBuf};
@@ -117,8 +117,7 @@ fn one_client(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()> 
 
 /// Sixteen clients at once, each waiting for its answers; of a pipe, sixteen calls under way.
 fn many_clients(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()> {
-    println!("\n{CLIENTS} clients                                 calls/s");
-    let mut ours = 0.0_f64;
+    let mut measured = Vec::new();
     for target in targets.iter().filter(|target| target.is_http() || target.is_direct()) {
         let mut rates = Vec::new();
         for round in 0..rounds {
@@ -130,10 +129,12 @@ fn many_clients(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()
                 at_once(&running, target, seconds)?
             });
         }
-        let rate = middle(&mut rates);
-        if target.is_ours() {
-            ours = rate;
-        }
+        measured.push((target, middle(&mut rates)));
+    }
+    let ours = measured.iter().find(|(target, _)| target.is_ours());
+    let ours = ours.map_or(f64::NAN, |(_, rate)| *rate);
+    println!("\n{CLIENTS} clients                                 calls/s");
+    for (target, rate) in &measured {
         println!("{:<42} {rate:>8.0}   ours is {:.2} of it", target.name, ours / rate);
     }
     println!("bars: 5 times pmcp and 2 times the other two, or 0.8 of the direct one");
