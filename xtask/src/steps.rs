@@ -327,6 +327,7 @@ fn benchmarks() -> Result<()> {
         ("bench/pdpp-mcp", Some("rung-bench-pdpp-mcp")),
         ("bench/datalog", None),
         ("bench/db-mcp", None),
+        ("bench/gateway", None),
     ] {
         let mut bench = command("cargo");
         bench
