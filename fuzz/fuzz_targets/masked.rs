@@ -1,0 +1,50 @@
+//! Whatever is masked in a JSON document, it stays one, of the same shape; and a known secret is nowhere in it any more.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use rung_gateway::redact::{Redactor, usual_forms};
+use serde_json::Value;
+
+const SECRET: &str = "s3cr3t-value";
+
+static REDACTOR: LazyLock<Redactor> =
+    LazyLock::new(|| Redactor::new(usual_forms().iter().cloned(), [SECRET]));
+
+fuzz_target!(|text: &str| {
+    let Ok(before) = serde_json::from_str::<Value>(text) else {
+        let _ = REDACTOR.text(text);
+        return;
+    };
+    let masked = REDACTOR.json(text);
+    let after: Value = serde_json::from_str(&masked).expect("it stays JSON");
+    assert!(same_shape(&before, &after), "{text} became {masked}");
+    assert!(!has_secret(&after), "{text} became {masked}");
+});
+
+fn same_shape(before: &Value, after: &Value) -> bool {
+    match (before, after) {
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let members = a.iter().zip(b);
+            a.len() == b.len()
+                && members
+                    .into_iter()
+                    .all(|((k, a), (l, b))| k == l && same_shape(a, b))
+        }
+        (Value::String(_), Value::String(_)) => true,
+        (a, b) => a == b,
+    }
+}
+
+fn has_secret(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(SECRET),
+        Value::Array(items) => items.iter().any(has_secret),
+        Value::Object(members) => members.values().any(has_secret),
+        _ => false,
+    }
+}
