@@ -66,8 +66,6 @@ impl Limits {
 const AROUND_BYTES: usize = 400;
 /// Shares of the limit that are tried, one after the other, until the tokens fit.
 const SHARES: [usize; 4] = [90, 70, 45, 20];
-/// Fewer bytes hold no reply with the way to the rest.
-const LEAST_BYTES: usize = 2_000;
 
 /// The reply that passes a server's answer on.
 pub(crate) async fn dressed(
@@ -103,18 +101,20 @@ pub(crate) async fn dressed(
     }
     let mut bytes = limits.max_bytes;
     for share in SHARES {
-        let reply = cut(&raw, tool_id, &handle, bytes.max(LEAST_BYTES), call)?;
+        let reply = cut(&raw, tool_id, &handle, bytes, call);
         let text = serde_json::to_string(&reply).unwrap_or_default();
-        if text.len() <= limits.max_tokens {
+        // No token is shorter than a byte.
+        let tokens = if text.len() <= limits.max_tokens {
+            text.len()
+        } else {
+            (limits.count_tokens)(&text)
+        };
+        if text.len() <= limits.max_bytes && tokens <= limits.max_tokens {
             return Ok(reply);
         }
-        let tokens = (limits.count_tokens)(&text);
-        if tokens <= limits.max_tokens {
-            return Ok(reply);
-        }
-        bytes = text.len() * limits.max_tokens / tokens * share / 100;
+        bytes = bytes.min(text.len() * limits.max_tokens / tokens) * share / 100;
     }
-    cut(&raw, tool_id, &handle, LEAST_BYTES, call)
+    Ok(Reply::handle_alone(&handle, parts.is_error, call))
 }
 
 /// What a server answered, with what must be masked masked.
@@ -148,7 +148,7 @@ pub(crate) fn unreadable(why: &impl std::fmt::Display) -> Fault {
     Fault::new(Code::SourceFailed, why)
 }
 
-fn within(call: &Call, max_bytes: usize) -> Call {
+pub(crate) fn within(call: &Call, max_bytes: usize) -> Call {
     Call {
         budget: Budget {
             max_bytes: call.budget.max_bytes.min(max_bytes),
@@ -324,9 +324,9 @@ fn cut(
     handle: &Handle,
     max_bytes: usize,
     call: &Call,
-) -> Result<Reply, Fault> {
+) -> Reply {
     let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
-    let mut reply = Reply::preview(raw, handle, &call)?;
+    let mut reply = Reply::preview(raw, handle, &call);
     if let (Some(tool_id), Some(structured)) = (tool_id, &reply.structured_content) {
         let mut shown: Value = serde_json::from_str(structured.get()).unwrap_or_default();
         let mut said = said(tool_id, !reply.is_error, raw.get().len());
@@ -340,5 +340,5 @@ fn cut(
             .unwrap_or_else(|| meta(handle, &json!({"handle": handle.to_string()}), call.names));
         reply.structured_content = Some(written(&said));
     }
-    Ok(reply)
+    reply
 }

@@ -49,6 +49,8 @@ pub(crate) struct Begun {
     pub(crate) started: Instant,
     pub(crate) started_ms: u64,
     pub(crate) timeout: Duration,
+    /// The task whose end it waits for.
+    pub(crate) task_id: Option<String>,
     /// When something was last heard of it.
     heard: Mutex<Option<Instant>>,
     ended: Notify,
@@ -100,6 +102,15 @@ pub(crate) struct Calls {
     next: AtomicU64,
 }
 
+/// What is begun.
+pub(crate) struct Work<'a> {
+    pub(crate) server: &'a Arc<str>,
+    pub(crate) tool_id: String,
+    pub(crate) timeout: Duration,
+    /// The task whose end it waits for.
+    pub(crate) task_id: Option<String>,
+}
+
 /// A call under way; dropped, it is over.
 pub(crate) struct Running<'a> {
     calls: &'a Calls,
@@ -113,22 +124,17 @@ impl Drop for Running<'_> {
 }
 
 impl Calls {
-    pub(crate) fn begin(
-        &self,
-        server: &Arc<str>,
-        tool: &str,
-        call: &Call,
-        timeout: Duration,
-    ) -> Running<'_> {
+    pub(crate) fn begin(&self, call: &Call, work: Work<'_>) -> Running<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let begun = Arc::new(Begun {
             number,
-            server: server.clone(),
-            tool_id: format!("{server}::{tool}"),
+            server: work.server.clone(),
+            tool_id: work.tool_id,
             owner: Owner::of(call),
             started: Instant::now(),
             started_ms: crate::now_ms(),
-            timeout,
+            timeout: work.timeout,
+            task_id: work.task_id,
             heard: Mutex::default(),
             ended: Notify::new(),
         });

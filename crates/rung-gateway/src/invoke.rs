@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::calls::Begun;
+use crate::calls::{Begun, Work};
 use crate::gateway::Gateway;
 use crate::policy::Thing;
 use crate::seen::Known;
@@ -154,10 +154,13 @@ impl Gateway {
         order: &Order<'_>,
     ) -> Result<(String, Outcome), Fault> {
         let (server, name) = self.tool_place(call, order.id)?;
-        let running = self
-            .0
-            .calls
-            .begin(server.name(), &name, call, order.timeout);
+        let work = Work {
+            server: server.name(),
+            tool_id: format!("{}::{name}", server.name()),
+            timeout: order.timeout,
+            task_id: None,
+        };
+        let running = self.0.calls.begin(call, work);
         let begun = running.begun.clone();
         let working = async {
             let tool = self.tool_of(call, &server, &name).await?;
@@ -169,16 +172,17 @@ impl Gateway {
             };
             self.attempt(call, &called, &begun).await
         };
+        let cancelled = || {
+            let why = format!("the call of {} was cancelled", begun.tool_id);
+            Fault::new(Code::CallCancelled, why)
+                .with_hint("look whether it was done before you do it again")
+        };
         let outcome = tokio::select! {
             biased;
-            () = begun.ended() => {
-                let why = format!("the call of {} was cancelled", begun.tool_id);
-                return Err(Fault::new(Code::CallCancelled, why)
-                    .with_hint("look whether it was done before you do it again"));
-            }
-            done = working => done?,
+            () = begun.ended() => Err(cancelled()),
+            done = working => done,
         };
-        Ok((begun.tool_id.clone(), outcome))
+        Ok((begun.tool_id.clone(), outcome?))
     }
 
     async fn attempt(

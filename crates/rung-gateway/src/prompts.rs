@@ -7,6 +7,7 @@ use rung_fault::Fault;
 use rung_tool::{Call, Partial, Pending, Prompt, PromptCard, PromptSource, Served};
 use serde_json::{Map, Value, json};
 
+use crate::answer::{Limits, within};
 use crate::direct::Surface;
 use crate::gateway::{Gateway, State};
 use crate::policy::Thing;
@@ -102,7 +103,8 @@ impl PromptSource for Prompts {
             let params = serde_json::value::to_raw_value(&params).expect("an object of texts");
             let given = gateway.ask(call, &server, "prompts/get", &params).await?;
             let keep = gateway.0.keep.clone();
-            Served::<Prompt>::relay(given, call, keep).await.map(Some)
+            let call = within(call, Limits::of(gateway, call, None).max_bytes);
+            Served::<Prompt>::relay(given, &call, keep).await.map(Some)
         })
     }
 

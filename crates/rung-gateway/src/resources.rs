@@ -16,7 +16,7 @@ use rung_tool::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::answer::{Masks, given};
+use crate::answer::{Limits, Masks, given, within};
 use crate::gateway::{Gateway, State};
 use crate::policy::Thing;
 use crate::server::Server;
@@ -168,7 +168,8 @@ impl ResourceSource for Resources {
             let params = raw(&json!({"uri": own}));
             let read = self.0.ask(call, &server, "resources/read", &params).await?;
             let keep = self.0.0.keep.clone();
-            Served::<Vec<Contents>>::relay(read, uri, call, keep)
+            let call = within(call, Limits::of(&self.0, call, None).max_bytes);
+            Served::<Vec<Contents>>::relay(read, uri, &call, keep)
                 .await
                 .map(Some)
         })

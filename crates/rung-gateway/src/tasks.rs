@@ -37,11 +37,17 @@ pub(crate) struct Task {
 impl Task {
     /// Whether it goes on, as far as is known.
     pub(crate) fn is_active(&self) -> bool {
-        let state: serde_json::Value = serde_json::from_str(&self.state).unwrap_or_default();
+        let status = self.status();
         !matches!(
-            state["status"].as_str(),
+            status.as_deref(),
             Some("completed" | "failed" | "cancelled")
         )
+    }
+
+    /// How it was when it was last heard of.
+    pub(crate) fn status(&self) -> Option<String> {
+        let state: serde_json::Value = serde_json::from_str(&self.state).ok()?;
+        state["status"].as_str().map(str::to_owned)
     }
 }
 

@@ -365,7 +365,7 @@ fn tool(name: &str) -> Value {
 }
 
 fn tools(mode: &str) -> Value {
-    if mode == "tasks" {
+    if mode.starts_with("tasks") {
         let mut task = tool("a");
         task["execution"] = json!({"taskSupport": "optional"});
         return json!({"tools": [task]});

@@ -7,7 +7,7 @@ use crate::{Request, answer, say};
 /// Answers a request, where this mode knows it. Whether it did. `looks` counts how often the task was looked at.
 pub(crate) fn answered(mode: &str, id: &str, request: &Request, looks: &mut usize) -> bool {
     match (mode, request.method.as_str()) {
-        ("tasks", "tools/call") => {
+        ("tasks" | "tasks-last", "tools/call") => {
             let params: Value =
                 serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
             let mut task = state(mode, "working");
@@ -31,11 +31,13 @@ pub(crate) fn answered(mode: &str, id: &str, request: &Request, looks: &mut usiz
             }
             answer(id, &task.to_string());
         }
+        // One that is never done.
+        ("tasks-last", "tasks/get") => answer(id, &state(mode, "working").to_string()),
         ("tasks", "tasks/result") => answer(id, &done("in the end").to_string()),
         ("tasks", "tasks/list") => {
             answer(id, &json!({"tasks": [state(mode, "working")]}).to_string());
         }
-        ("tasks" | "modern-tasks", "tasks/cancel") => {
+        ("tasks" | "tasks-last" | "modern-tasks", "tasks/cancel") => {
             answer(id, &state(mode, "cancelled").to_string());
         }
         // Asks two things at once, and gives back what it is answered.
@@ -63,10 +65,10 @@ pub(crate) fn answered(mode: &str, id: &str, request: &Request, looks: &mut usiz
 }
 
 fn state(mode: &str, status: &str) -> Value {
-    let poll = if mode == "tasks" {
-        "pollInterval"
-    } else {
+    let poll = if mode.starts_with("modern") {
         "pollIntervalMs"
+    } else {
+        "pollInterval"
     };
     json!({"taskId": "t1", "status": status, poll: 50, "vendor": 1})
 }

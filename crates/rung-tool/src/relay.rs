@@ -111,16 +111,31 @@ impl Reply {
                         is_error: *is_error,
                     },
                 };
-                in_part(&preview, call, &handle)
+                Ok(in_part(&preview, call, &handle))
             }
         }
     }
 
     /// As much as fits of a result that is kept under `handle`.
-    pub fn preview(result: &RawValue, handle: &Handle, call: &Call) -> Result<Self, Fault> {
+    pub fn preview(result: &RawValue, handle: &Handle, call: &Call) -> Self {
         let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
         in_part(&Preview::of(&result), call, handle)
     }
+
+    /// The way to a result that is kept under `handle`, and nothing else: for a budget that holds no more.
+    pub fn handle_alone(handle: &Handle, is_error: bool, call: &Call) -> Self {
+        let read = call.names.show(READ_TOOL);
+        let text = format!("{read} {{\"handle\":\"{handle}\"}}");
+        let structured = json!({"meta": {"truncated": true, "handle": handle.to_string()}});
+        Self {
+            is_error,
+            structured_content: call.rendering.structured.then(|| written(&structured)),
+            ..Self::of_blocks(vec![Block::Text { text }])
+        }
+    }
+
+    /// What [`Self::handle_alone`] takes at most: no smaller budget can be kept.
+    pub const LEAST_BYTES: usize = 256;
 }
 
 impl Served<Vec<Contents>> {
@@ -296,7 +311,13 @@ impl<'r> Preview<'r> {
     }
 }
 
-fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply, Fault> {
+/// As much of a result as fits, or the way to it alone.
+fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Reply {
+    shown_in_part(preview, call, handle)
+        .unwrap_or_else(|| Reply::handle_alone(handle, preview.is_error, call))
+}
+
+fn shown_in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Option<Reply> {
     let link = Link {
         uri: handle.uri(),
         name: "the whole result".to_owned(),
@@ -308,37 +329,28 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Result<Reply,
         structured_content: call.rendering.structured.then(|| written(&json!({}))),
         ..Reply::of_blocks(blocks(String::new(), &[link], call.rendering))
     };
-    let too_small = || too_small(call, handle);
-    let room = call
-        .budget
-        .max_bytes
-        .checked_sub(reply.bytes())
-        .ok_or_else(too_small)?;
+    let room = call.budget.max_bytes.checked_sub(reply.bytes())?;
     let mut text_room = room;
     if call.rendering.structured {
         let structured = if let Some(structured) = preview.structured {
             text_room = TEXT_BYTES.min(room / 4);
-            let at: Path = "structuredContent".parse().map_err(|_| too_small())?;
+            let at: Path = "structuredContent".parse().ok()?;
             let budget = Budget {
                 max_bytes: room - text_room,
                 ..call.budget
             };
-            cut(structured, &at, handle, &budget, call.names).ok_or_else(too_small)?
+            cut(structured, &at, handle, &budget, call.names)?
         } else {
             let value = json!({"meta": preview.shown.meta(call, handle)});
-            text_room = room
-                .checked_sub(value.to_string().len())
-                .ok_or_else(too_small)?;
+            text_room = room.checked_sub(value.to_string().len())?;
             value
         };
         reply.structured_content = Some(written(&structured));
     }
     let note = preview.shown.note(call, handle);
-    let text_room = text_room
-        .checked_sub(json_string_bytes(&note))
-        .ok_or_else(too_small)?;
+    let text_room = text_room.checked_sub(json_string_bytes(&note))?;
     let text = note + head(&preview.shown.text, text_room);
     reply.content[0] = Block::Text { text };
     debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
-    Ok(reply)
+    Some(reply)
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use regex::Regex;
 use rung_fault::nearest;
+use rung_tool::Reply;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
@@ -37,8 +38,33 @@ pub(super) struct Lists {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) max_tools_per_server: Option<NonZeroU64>,
-    pub(super) max_output_bytes: Option<NonZeroU64>,
-    pub(super) max_output_tokens: Option<NonZeroU64>,
+    pub(super) max_output_bytes: Option<Output>,
+    pub(super) max_output_tokens: Option<Output>,
+}
+
+/// How much of a result is sent, in bytes or tokens. None of either is shorter than a byte, so one bound serves both.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "u64")]
+pub(super) struct Output(u64);
+
+impl From<Output> for u64 {
+    fn from(most: Output) -> Self {
+        most.0
+    }
+}
+
+impl TryFrom<u64> for Output {
+    type Error = String;
+
+    fn try_from(most: u64) -> Result<Self, String> {
+        let least = Reply::LEAST_BYTES as u64;
+        if most < least {
+            return Err(format!(
+                "{most} is too little: the way to a result that is kept takes {least}"
+            ));
+        }
+        Ok(Self(most))
+    }
 }
 
 #[derive(Debug, Default)]

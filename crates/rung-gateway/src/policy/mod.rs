@@ -325,22 +325,28 @@ impl Policy {
 
     /// The limits: the lowest that the user's own files name, or ours where they name none; and what a project lowers of it.
     pub fn limits(&self) -> Limits {
-        let lowest = |of: fn(&Bounds) -> Option<std::num::NonZeroU64>, ours: Option<u64>| {
+        let lowest = |of: fn(&Bounds) -> Option<u64>, ours: Option<u64>| {
             let of_project = |wanted: bool| {
                 let layers = self.layers.iter();
                 let layers =
                     layers.filter(move |layer| (layer.origin == Origin::Project) == wanted);
                 layers.filter_map(|layer| of(&layer.rules.limits)).min()
             };
-            let own = of_project(false).map(u64::from).or(ours);
-            own.into_iter().chain(of_project(true).map(u64::from)).min()
+            let own = of_project(false).or(ours);
+            own.into_iter().chain(of_project(true)).min()
         };
         Limits {
-            max_tools_per_server: lowest(|limits| limits.max_tools_per_server, None),
-            max_output_bytes: lowest(|limits| limits.max_output_bytes, Some(MAX_OUTPUT_BYTES))
-                .unwrap_or(MAX_OUTPUT_BYTES),
-            max_output_tokens: lowest(|limits| limits.max_output_tokens, Some(MAX_OUTPUT_TOKENS))
-                .unwrap_or(MAX_OUTPUT_TOKENS),
+            max_tools_per_server: lowest(|limits| limits.max_tools_per_server.map(u64::from), None),
+            max_output_bytes: lowest(
+                |limits| limits.max_output_bytes.map(u64::from),
+                Some(MAX_OUTPUT_BYTES),
+            )
+            .unwrap_or(MAX_OUTPUT_BYTES),
+            max_output_tokens: lowest(
+                |limits| limits.max_output_tokens.map(u64::from),
+                Some(MAX_OUTPUT_TOKENS),
+            )
+            .unwrap_or(MAX_OUTPUT_TOKENS),
         }
     }
 

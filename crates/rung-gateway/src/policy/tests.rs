@@ -259,12 +259,12 @@ fn a_verdict_names_its_rule() {
 fn a_project_only_narrows() {
     let world = World::new()
         .user(
-            "servers: {denylist: [bad]}\nlimits: {max_output_bytes: 90000, max_output_tokens: 10}\n\
+            "servers: {denylist: [bad]}\nlimits: {max_output_bytes: 90000, max_output_tokens: 300}\n\
              redaction: {patterns: [aaa]}\npackages: {denylist: ['evil*']}\n",
         )
         .project(
             r#"{"servers": {"allowlist": ["bad", "good"]},
-                "limits": {"max_output_bytes": 100, "max_output_tokens": 99, "max_tools_per_server": 5},
+                "limits": {"max_output_bytes": 400, "max_output_tokens": 500, "max_tools_per_server": 5},
                 "redaction": {"patterns": ["aaa", "bbb"]},
                 "packages": {"allowlist": ["*"]}}"#,
         );
@@ -274,8 +274,8 @@ fn a_project_only_narrows() {
     assert!(!policy.verdict(Thing::Server("other")).is_allowed());
     let limits = Limits {
         max_tools_per_server: Some(5),
-        max_output_bytes: 100,
-        max_output_tokens: 10,
+        max_output_bytes: 400,
+        max_output_tokens: 300,
     };
     assert_eq!(policy.limits(), limits);
     let patterns = policy.patterns();
@@ -322,7 +322,13 @@ fn a_bad_file_is_refused_with_its_place() {
             "unclosed group",
         ),
         ("redaction:\n  patterns: ['x*']\n", Some(2), "everywhere"),
-        ("limits:\n  max_output_bytes: 0\n", Some(2), "nonzero"),
+        (
+            "limits:\n  max_output_bytes: 255\n",
+            Some(2),
+            "255 is too little",
+        ),
+        ("limits:\n  max_output_tokens: 10\n", Some(2), "takes 256"),
+        ("limits:\n  max_tools_per_server: 0\n", Some(2), "nonzero"),
         ("limits:\n  max_output_bytes: many\n", Some(2), ""),
         ("servers:\n  denylist: [a]\nservers: {}\n", Some(3), ""),
         ("servers: [\n", None, ""),

@@ -14,7 +14,7 @@ use crate::server::Server;
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.catalog_search",
     title: "Search tools",
-    description: "Finds tools of all servers, running or not, by what they do; best first. Go on with gateway.describe or gateway.invoke and a tool_id.",
+    description: "Finds tools of all servers, running or not, by what they do; best first. Go on with gateway.describe or gateway.invoke.",
     hints: READS,
     operates: false,
     properties: r#"{
@@ -24,7 +24,7 @@ pub(super) const DEFINITION: Definition = Definition {
             "tags": {"type": "array", "items": {"type": "string"}},
             "risk_max": {"enum": ["low", "medium", "high"]}}},
         "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
-        "include_offline": {"type": "boolean"}}"#,
+        "include_offline": {"type": "boolean", "default": true}}"#,
     required: &[],
     run: |asking| Box::pin(run(asking)),
 };
@@ -36,6 +36,12 @@ struct Input {
     #[serde(default)]
     filters: Filters,
     limit: Option<usize>,
+    #[serde(default = "yes")]
+    include_offline: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 #[derive(Default, Deserialize)]
@@ -95,7 +101,8 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     };
     let wanted = |at: u32| {
         let tool = shelf.tools.get(at as usize);
-        tool.is_some_and(|tool| input.filters.fit(tool) && seen(tool))
+        let there = |tool: &Tool| input.include_offline || tool.0.is_online();
+        tool.is_some_and(|tool| input.filters.fit(tool) && there(tool) && seen(tool))
     };
     let limit = input.limit.unwrap_or(LIMIT);
     let found = shelf.index.search(&input.query, wanted, limit);
@@ -107,15 +114,20 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let names = unseen.iter().map(|server| server.name().to_string());
     let not_seen_yet: Vec<String> = names.collect();
     gateway.look_at(unseen);
-    let hint =
-        "these servers are being looked at for the first time: search again in a few seconds";
+    let hint = if !not_seen_yet.is_empty() {
+        Some("these servers are being looked at for the first time: search again in a few seconds")
+    } else if !input.include_offline {
+        Some("tools of servers that do not run are left out; include_offline has them, too")
+    } else {
+        None
+    };
     asking
         .reply(Output {
             truncated: found.total > results.len(),
             total: found.total,
             total_available: shelf.tools.iter().filter(|tool| seen(tool)).count(),
             results,
-            hint: (!not_seen_yet.is_empty()).then_some(hint),
+            hint,
             not_seen_yet,
         })
         .await

@@ -50,6 +50,7 @@ struct Output<'a> {
     risk_hint: Risk,
     #[serde(skip_serializing_if = "Option::is_none")]
     safety_notes: Option<&'static str>,
+    invoke_as: &'static str,
     invoke_template: Value,
 }
 
@@ -65,6 +66,8 @@ struct Argument<'a> {
     one_of: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    examples: Option<&'a Value>,
     /// There is more to it than this: the full schema says what.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     nested: bool,
@@ -98,6 +101,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             schema_dialect: schema["$schema"].as_str().unwrap_or(DIALECT),
             risk_hint: known.risk,
             safety_notes: (known.risk == Risk::High).then_some(destroys),
+            invoke_as: super::invoke::DEFINITION.name,
             invoke_template: template(server.name(), &known),
         })
         .await
@@ -125,6 +129,7 @@ fn arguments(schema: &Value) -> Vec<Argument<'_>> {
                 short_description,
                 one_of: schema.get("enum"),
                 default: schema.get("default"),
+                examples: schema.get("examples"),
                 nested: is_nested(schema),
             }
         })

@@ -58,12 +58,21 @@ struct Input<'a> {
     arguments: Option<&'a RawValue>,
     task: Option<TaskWish>,
     options: Option<Options>,
-    trace_context: Option<serde_json::Map<String, Value>>,
+    trace_context: Option<TraceContext>,
     #[serde(rename = "_meta", borrow)]
     meta: Option<&'a RawValue>,
     run_correlation_id: Option<String>,
     seat_correlation_id: Option<String>,
     evidence_label_digest: Option<String>,
+}
+
+/// How a call can be traced across processes, as W3C has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TraceContext {
+    traceparent: Option<String>,
+    tracestate: Option<String>,
+    baggage: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -92,6 +101,8 @@ pub(super) struct Options {
 }
 
 const TIMEOUT_MS: u64 = 30_000;
+/// As milliseconds, the largest whole number that every reader of JSON has.
+const MAX_SECONDS: u64 = 9_007_199_254_740;
 
 impl Options {
     pub(super) fn timeout(&self) -> Duration {
@@ -145,14 +156,48 @@ impl<'a> Input<'a> {
                 };
                 let value: Value = serde_json::from_str(asking.arguments.get()).map_err(wrong)?;
                 arguments::check(asking.schema, &value)?;
-                read.map_err(wrong)
+                let input = read.map_err(wrong)?;
+                input.check()?;
+                Ok(input)
             }
+        }
+    }
+
+    /// Refuses what the schema would refuse if it were as long as all that is known.
+    fn check(&self) -> Result<(), Fault> {
+        let task = self.task.as_ref();
+        let ttl = task.and_then(|task| task.ttl).unwrap_or_default();
+        let poll = task.and_then(|task| task.poll_interval).unwrap_or_default();
+        // As a duration, whatever is not a number of seconds is refused, too.
+        let most = Duration::from_secs(MAX_SECONDS);
+        let poll_is_sound = Duration::try_from_secs_f64(poll).is_ok_and(|poll| poll <= most);
+        let is_empty = |id: &Option<String>| id.as_deref() == Some("");
+        let wrong = if ttl > MAX_SECONDS {
+            Some("task.ttl: more seconds than there are")
+        } else if !poll_is_sound {
+            Some("task.poll_interval: more seconds than there are")
+        } else if is_empty(&self.run_correlation_id) {
+            Some("run_correlation_id: it is empty")
+        } else if is_empty(&self.seat_correlation_id) {
+            Some("seat_correlation_id: it is empty")
+        } else {
+            None
+        };
+        match wrong {
+            Some(wrong) => Err(Fault::new(Code::InvalidArguments, wrong)),
+            None => Ok(()),
         }
     }
 
     /// What goes along to the server: the caller's own, and how the call can be traced.
     fn meta(&self) -> Option<String> {
-        let trace = self.trace_context.iter().flatten();
+        let trace = self.trace_context.iter().flat_map(|trace| {
+            [
+                ("traceparent", &trace.traceparent),
+                ("tracestate", &trace.tracestate),
+                ("baggage", &trace.baggage),
+            ]
+        });
         let ids = [
             ("run_correlation_id", &self.run_correlation_id),
             ("seat_correlation_id", &self.seat_correlation_id),
@@ -178,8 +223,12 @@ impl<'a> Input<'a> {
         let own = ids.chain(of_task);
         let mut meta = self.meta.map(|meta| meta.get().to_owned());
         for (name, value) in trace {
+            let Some(value) = value.as_deref() else {
+                continue;
+            };
             let before = meta.as_deref().unwrap_or("{}");
-            meta = Some(splice::with(before, name, &value.to_string()));
+            let value = Value::from(value).to_string();
+            meta = Some(splice::with(before, name, &value));
         }
         for (name, value) in own {
             let before = meta.as_deref().unwrap_or("{}");

@@ -39,6 +39,10 @@ struct Request {
     timeout_ms: u64,
     state: &'static str,
     last_heartbeat_seconds_ago: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_status: Option<String>,
 }
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
@@ -58,7 +62,13 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .0
         .calls
         .list(|call| call.owner == owner && here(call));
-    let requests: Vec<Request> = calls.iter().map(|call| shown(call)).collect();
+    let tasks = &asking.gateway.0.tasks;
+    let status = |call: &Begun| {
+        let task = tasks.get(&call.server, call.task_id.as_deref()?, &owner)?;
+        task.status()
+    };
+    let requests = calls.iter().map(|call| shown(call, status(call)));
+    let requests: Vec<Request> = requests.collect();
     asking
         .reply(Output {
             total_pending: requests.len(),
@@ -67,7 +77,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .await
 }
 
-fn shown(call: &Begun) -> Request {
+fn shown(call: &Begun, task_status: Option<String>) -> Request {
     Request {
         request_id: call.id(),
         server_name: call.server.to_string(),
@@ -77,5 +87,7 @@ fn shown(call: &Begun) -> Request {
         timeout_ms: u64::try_from(call.timeout.as_millis()).unwrap_or(u64::MAX),
         state: call.state(),
         last_heartbeat_seconds_ago: seconds(call.quiet_for()),
+        task_id: call.task_id.clone(),
+        task_status,
     }
 }

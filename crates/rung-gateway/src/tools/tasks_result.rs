@@ -1,6 +1,6 @@
 //! `gateway.tasks_result`: what a task gave, once it is over.
 
-use rung_fault::Fault;
+use rung_fault::{Code, Fault};
 use rung_mcp::connect::How;
 use rung_tool::Reply;
 use serde::Deserialize;
@@ -10,6 +10,7 @@ use super::invoke::Options;
 use super::tasks_get::{find, look};
 use super::{Asking, Definition, READS};
 use crate::answer::dressed;
+use crate::calls::Work;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.tasks_result",
@@ -42,8 +43,25 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         ))),
         ..How::default()
     };
+    let waiting = asking.gateway.0.calls.begin(
+        asking.call,
+        Work {
+            server: task.server.name(),
+            tool_id: task.tool_id.clone(),
+            timeout: input.options.timeout(),
+            task_id: Some(task.id.clone()),
+        },
+    );
     let connection = &task.instance.connection;
-    let answer = connection.task_result(&task.id, &how).await;
+    let answer = tokio::select! {
+        biased;
+        () = waiting.begun.ended() => {
+            let why = format!("the wait for {} was cancelled", task.id);
+            return Err(Fault::new(Code::CallCancelled, why)
+                .with_hint("the task goes on; gateway.tasks_cancel ends it"));
+        }
+        answer = connection.task_result(&task.id, &how) => answer,
+    };
     let answer = answer.map_err(|error| task.server.fault(error))?;
     // What is told of it from now on is how it ended.
     let _known_or_not = look(&asking, &task).await;

@@ -43,6 +43,7 @@ fn a_tool_is_described_briefly_or_with_its_whole_schema() {
     let adults = &full["input_schema"]["properties"]["guests"]["properties"]["adults"];
     assert_eq!(adults["minimum"], 1, "{full}");
     // As it is described, it can be called.
+    assert_eq!(brief["invoke_as"], "gateway.invoke");
     let mut arguments = brief["invoke_template"].clone();
     arguments["arguments"]["when"] = "tomorrow".into();
     let done = client.call("gateway.invoke", &arguments);
@@ -92,6 +93,14 @@ fn what_the_gateway_does_not_take_it_does_not_ignore() {
         json!({"tool_id": "house::count", "options": {"timeout": 5}}),
         json!({"tool_id": "house::count", "options": {"timeout_ms": 5}}),
         json!({"tool_id": "house::count", "arguments": [1]}),
+        json!({"tool_id": "house::count", "trace_context": {"traceparents": "x"}}),
+        json!({"tool_id": "house::count", "trace_context": {"baggage": 7}}),
+        json!({"tool_id": "house::count", "run_correlation_id": ""}),
+        json!({"tool_id": "house::count", "seat_correlation_id": "x".repeat(129)}),
+        json!({"tool_id": "house::count", "evidence_label_digest": "abc"}),
+        json!({"tool_id": "house::count", "task": {"ttl": 9_007_199_254_741_u64}}),
+        json!({"tool_id": "house::count", "task": {"poll_interval": 1e13}}),
+        json!({"tool_id": "house::count", "task": {"poll_interval": 0}}),
         json!({"arguments": {}}),
     ] {
         let refused = client.call("gateway.invoke", &arguments);

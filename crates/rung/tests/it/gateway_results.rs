@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error};
+use crate::gateway::{Client, Street, error, text};
 
 const BYTES: usize = 2 << 20;
 
@@ -160,6 +160,103 @@ fn a_caller_can_ask_for_less() {
         &json!({"tool_id": "house::text", "options": {"max_output_chars": 5}}),
     );
     assert_eq!(error(&refused)["code"], "invalid_arguments");
+}
+
+/// The least limits that can be set hold nothing but the way to the result, and hold that always.
+#[test]
+fn the_least_limits_still_hold_the_way_to_the_whole() {
+    for policy in [
+        "limits: {max_output_bytes: 256}",
+        "limits: {max_output_tokens: 256}",
+        "limits: {max_output_bytes: 700, max_output_tokens: 300}",
+        "limits: {max_output_bytes: 1500}",
+    ] {
+        let street = Street::with_a_house();
+        let file = street.sandbox.write("policy.yaml", policy);
+        let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+        let limit = |name: &str| -> Option<usize> {
+            let number = policy.split(&format!("{name}: ")).nth(1)?;
+            let digits = number.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse().ok()
+        };
+        for bytes in [150, 400, 3_000, 400_000, BYTES] {
+            let (size, shown) = invoke_raw(
+                &mut client,
+                &json!({"tool_id": "house::text", "arguments": {"bytes": bytes}}),
+            );
+            let most = limit("max_output_bytes").unwrap_or(50_000);
+            assert!(size <= most, "{policy}: {size} bytes: {shown}");
+            let most = limit("max_output_tokens").unwrap_or(4_000);
+            let cost = tokens(&shown.to_string());
+            assert!(cost <= most, "{policy}: {cost} tokens: {shown}");
+            if text(&shown) == long_text(bytes) {
+                continue;
+            }
+            assert!(text(&shown).contains(handle(&shown)), "{shown}");
+            let whole = street.sandbox.export(handle(&shown));
+            let whole: Value = serde_json::from_slice(&whole).unwrap();
+            assert!(
+                whole["content"][0]["text"] == long_text(bytes).as_str(),
+                "{policy}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_least_that_a_caller_can_ask_for_is_the_way_to_the_whole() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let (size, shown) = invoke_raw(
+        &mut client,
+        &json!({"tool_id": "house::text", "arguments": {"bytes": 5_000}, "options": {"max_output_chars": 100}}),
+    );
+    assert!(size <= 256, "{size} bytes: {shown}");
+    let read = client.call("rung.read", &json!({"handle": handle(&shown)}));
+    assert_ne!(read["isError"], true, "{read}");
+}
+
+#[test]
+fn limits_that_nothing_fits_are_refused_before_anything_is_called() {
+    for policy in [
+        "limits: {max_output_bytes: 255}",
+        "limits: {max_output_tokens: 50}",
+    ] {
+        let street = Street::with_a_house();
+        let file = street.sandbox.write("policy.yaml", policy);
+        let flags = ["--policy", file.to_str().unwrap()];
+        let ended = street
+            .command(&flags)
+            .stderr(std::process::Stdio::piped())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success(), "{policy}: {told}");
+        assert!(
+            told.contains("policy.yaml") && told.contains("is too little"),
+            "{policy}: {told}"
+        );
+    }
+}
+
+/// What is read and filled in goes by the same bytes.
+#[test]
+fn a_resource_is_bounded_by_the_policy_as_well() {
+    let street = Street::with_a_house();
+    let file = street
+        .sandbox
+        .write("policy.yaml", "limits: {max_output_bytes: 1500}");
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    client.call("gateway.connect_server", &json!({"server_name": "house"}));
+    let listed = client.request("resources/list", &json!({}));
+    let uris = listed["result"]["resources"].as_array().unwrap().iter();
+    let uris: Vec<&str> = uris.map(|one| one["uri"].as_str().unwrap()).collect();
+    assert!(!uris.is_empty(), "{listed}");
+    for uri in uris {
+        let read = client.request("resources/read", &json!({"uri": uri}));
+        let size = read["result"].to_string().len();
+        assert!(size <= 1_500, "{uri}: {size} bytes");
+    }
 }
 
 #[test]

@@ -35,6 +35,30 @@ fn servers_that_nobody_has_seen_are_named_and_then_found() {
 }
 
 #[test]
+fn servers_that_do_not_run_are_left_out_on_request() {
+    let street = Street::new();
+    street.configure(&json!({"house": street.house("house"), "other": street.house("other")}));
+    let mut client = street.client(&[]);
+    for name in ["house", "other"] {
+        client.call("gateway.connect_server", &json!({"server_name": name}));
+    }
+    client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "other"}),
+    );
+    let both = search(&mut client, &json!({"query": "hotel"}));
+    assert_eq!(both["total"], 2, "{both}");
+    let online = search(
+        &mut client,
+        &json!({"query": "hotel", "include_offline": false}),
+    );
+    assert_eq!(ids(&online), ["house::book"], "{online}");
+    assert_eq!(online["total"], 1, "{online}");
+    let hint = online["hint"].as_str().unwrap();
+    assert!(hint.contains("include_offline"), "{online}");
+}
+
+#[test]
 fn what_was_seen_once_is_found_without_starting_anything() {
     let street = Street::with_a_house();
     let mut before = street.client(&[]);

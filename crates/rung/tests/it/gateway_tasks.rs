@@ -103,6 +103,41 @@ fn the_task_of_another_client_is_as_one_that_is_not_there() {
     }
 }
 
+/// Waiting for a task is a call under way: it is listed with the task, and ended without the task.
+#[test]
+fn a_wait_for_a_task_is_listed_and_ended_and_the_task_goes_on() {
+    let street = Street::new();
+    street.configure(&json!({"works": street.traced("tasks-last", "works")}));
+    let mut client = street.client(&[]);
+    client.call(
+        "gateway.invoke",
+        &json!({"tool_id": "works::a", "task": {"ttl": 60}}),
+    );
+    let waiting = client.begin("gateway.tasks_result", &named());
+    street.wait_for("works", "tasks/get", 2);
+    let listed = client.call("gateway.list_pending", &json!({}));
+    let request = &listed["structuredContent"]["requests"][0];
+    assert_eq!(
+        (&request["task_id"], &request["task_status"]),
+        (&json!("t1"), &json!("working")),
+        "{listed}"
+    );
+    assert_eq!(request["tool_id"], "works::a");
+    let ended = client.call(
+        "gateway.cancel",
+        &json!({"request_id": request["request_id"], "force": true}),
+    );
+    assert_eq!(ended["structuredContent"]["status"], "cancelled", "{ended}");
+    let told = client.answer(waiting);
+    assert_eq!(error(&told["result"])["code"], "call_cancelled", "{told}");
+    assert_eq!(street.times("works", "tasks/cancel"), 0);
+    let looked = client.call("gateway.tasks_get", &named());
+    assert_eq!(
+        looked["structuredContent"]["task"]["status"], "working",
+        "{looked}"
+    );
+}
+
 #[test]
 fn a_server_with_a_task_is_stopped_with_force_alone() {
     let street = Street::new();
