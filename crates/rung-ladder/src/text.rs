@@ -1,5 +1,7 @@
 //! Cutting prose, and what text costs once it is inside JSON.
 
+use std::fmt::Write as _;
+
 use crate::handle::outside_handle;
 
 /// Bytes of `text` as a JSON string, quotes included.
@@ -26,6 +28,36 @@ fn has_escaped<const N: usize>(block: &[u8; N]) -> bool {
     block.iter().fold(0, |any, byte| any | escaped(*byte)) != 0
 }
 
+/// Writes `text` as a JSON string, byte for byte as `serde_json` does, which looks at every byte by itself.
+pub fn push_json_string(out: &mut String, text: &str) {
+    let mut from = 0;
+    out.push('"');
+    for at in json_escapes(text) {
+        out.push_str(&text[from..at]);
+        push_escaped(out, text.as_bytes()[at]);
+        from = at + 1;
+    }
+    out.push_str(&text[from..]);
+    out.push('"');
+}
+
+fn push_escaped(out: &mut String, byte: u8) {
+    let named = match byte {
+        b'\n' => 'n',
+        b'\r' => 'r',
+        b'\t' => 't',
+        0x08 => 'b',
+        0x0c => 'f',
+        b'"' | b'\\' => char::from(byte),
+        control => {
+            let _never_fails = write!(out, "\\u{control:04x}");
+            return;
+        }
+    };
+    out.push('\\');
+    out.push(named);
+}
+
 /// Where in `text` the bytes are that a JSON string writes otherwise.
 pub fn json_escapes(text: &str) -> impl Iterator<Item = usize> {
     const BLOCK_BYTES: usize = 32;
@@ -48,12 +80,24 @@ pub fn json_char_bytes(char: char) -> usize {
 
 /// What escaping adds to one byte, as `serde_json` writes it.
 fn extra_bytes(byte: u8) -> usize {
-    match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
-        0x00..=0x1f => 5,
-        _ => 0,
-    }
+    usize::from(EXTRA_BYTES[usize::from(byte)])
 }
+
+const EXTRA_BYTES: [u8; 256] = {
+    let mut extra = [0; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        extra[control] = 5;
+        control += 1;
+    }
+    let named = *b"\"\\\n\r\t\x08\x0c";
+    let mut at = 0;
+    while at < named.len() {
+        extra[named[at] as usize] = 1;
+        at += 1;
+    }
+    extra
+};
 
 /// The longest beginning of `text` that, as part of a JSON string, has at most `max_bytes` bytes.
 pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
@@ -148,8 +192,11 @@ mod tests {
             let bytes = among.bytes().enumerate();
             let escaped = bytes.filter(|(_, byte)| extra_bytes(*byte) > 0);
             assert!(json_escapes(&among).eq(escaped.map(|(at, _)| at)));
-            let longer = serde_json::to_string(&among).unwrap().len();
-            assert_eq!(json_string_bytes(&among), longer, "{char:?}");
+            let longer = serde_json::to_string(&among).unwrap();
+            assert_eq!(json_string_bytes(&among), longer.len(), "{char:?}");
+            let mut pushed = String::new();
+            push_json_string(&mut pushed, &among);
+            assert_eq!(pushed, longer, "{char:?}");
             assert_eq!(prefix(&text, written - 2), text);
             assert_eq!(prefix(&text, written - 3), "");
             assert_eq!(suffix(&text, written - 2), text);

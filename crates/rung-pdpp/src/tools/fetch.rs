@@ -1,7 +1,7 @@
 //! `fetch`: one record as a document.
 
 use rung_fault::{Code, Fault};
-use rung_ladder::{Measure, json_bytes, json_char_bytes};
+use rung_ladder::json_char_bytes;
 use rung_tool::{Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use super::json::{Json, Members};
 use super::ladder::{Known, Ladder, Shown};
 use super::page::preview;
 use super::refusal::Refusal;
-use super::short::{ShortFields, ShortRow, ShortWithin};
+use super::short::{short_row, shorten_fields, shorten_within};
 use super::text::{cut, first_text, json_text};
 use super::{Asking, Definition, read_input, window};
 
@@ -191,12 +191,12 @@ impl<'a> Document<'a> {
     fn as_json(&self, max_chars: usize) -> (String, bool) {
         let chars = usize::MAX;
         let data = match &self.record["data"] {
-            Json::Object(data) => json!(ShortFields { data, chars }),
-            _ => json!(ShortRow {
-                row: &self.record,
-                known: Known::default(),
-                chars
-            }),
+            Json::Object(data) => {
+                let mut data = data.clone();
+                shorten_fields(&mut data, chars);
+                Json::Object(data).to_value()
+            }
+            _ => short_row(&self.record, Known::default(), chars),
         };
         let json = if self.projected {
             data.to_string()
@@ -220,7 +220,7 @@ impl<'a> Document<'a> {
             authority: asking.provider.authority(),
             measuring: false,
         };
-        let entry = ladder.record(&self.id, &self.record, None, &[]);
+        let entry = ladder.record(self.id.names(), &self.record, None, &[]);
         let mut entry = entry.map(|entry| json!(entry));
         if let (Some(field), Some(chars)) = (&self.field, shown) {
             let told = ladder.text_field(
@@ -343,11 +343,7 @@ impl<'a> Document<'a> {
                 stream: Some(&self.id.stream),
                 connection: None,
             };
-            structured["data"] = json!(ShortRow {
-                row: &self.record,
-                known,
-                chars: DATA_CHARS
-            });
+            structured["data"] = short_row(&self.record, known, DATA_CHARS);
         }
         if let Some(ladder) = ladder {
             structured["content_ladder"] = ladder;
@@ -359,13 +355,10 @@ impl<'a> Document<'a> {
 /// What was read along, its texts cut so that it takes no more than `room`; each of its records has an id to read on with.
 fn within(expanded: &Json<'_>, room: usize) -> Value {
     for chars in [usize::MAX, 512, 128, 24] {
-        let shown = json!(ShortWithin {
-            value: expanded,
-            chars,
-            depth: 0
-        });
-        if json_bytes(&shown, Measure::Bare) <= room {
-            return shown;
+        let mut shown = expanded.clone();
+        shorten_within(&mut shown, chars, 0);
+        if !shown.is_larger(room) {
+            return shown.to_value();
         }
     }
     json!({"omitted": "more than fits here: call query_records with expand, or the other stream itself"})

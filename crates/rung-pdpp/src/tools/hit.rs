@@ -7,9 +7,8 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::ask::encoded;
-use super::id::RecordId;
+use super::id::{RecordId, is_name};
 use super::json::Json;
-use super::ladder::is_safe;
 use super::text::{cut, first_text, inline, one_line};
 
 /// Code points of a snippet and of an excerpt.
@@ -285,7 +284,7 @@ impl Serialize for BriefHit<'_> {
 impl<'b> Excerpt<'b> {
     fn of(one: &'b Json<'b>, q: &str) -> Option<Self> {
         let field = first_text(one, &["field_path", "field", "path"])?;
-        let field = Some(field).filter(|field| is_safe(field))?;
+        let field = Some(field).filter(|field| is_name(field))?;
         let text = first_text(one, &["text", "preview_text", "snippet"]).unwrap_or_default();
         let complete = match (&one["complete"], &one["truncated"]) {
             (Json::Bool(complete), _) => *complete,

@@ -28,12 +28,21 @@ pub(super) fn check_name<'n>(what: &str, name: &'n str) -> Result<&'n str, Fault
         let why = format!("{what} is required");
         return Err(Fault::new(Code::InvalidArguments, why));
     }
-    if name.contains(['/', '\\']) || !is_harmless(name) || name.len() > MAX_NAME_BYTES {
+    if !is_name(name) {
         let why = format!("{what} contains invalid characters");
         return Err(Fault::new(Code::InvalidArguments, why)
             .with_hint("use names as `schema` and ids as `search` give them"));
     }
     Ok(name)
+}
+
+/// Whether something can be a name in an address.
+pub(super) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    // Nearly all are, and nothing need be looked for in them.
+    (1..=MAX_NAME_BYTES).contains(&name.len())
+        && (name.bytes().all(plain)
+            || !name.bytes().any(|byte| matches!(byte, b'/' | b'\\')) && is_harmless(name))
 }
 
 /// Whether a name leads nowhere, and looks like what it is.
@@ -56,13 +65,104 @@ pub(super) struct RecordId {
     pub(super) record: String,
 }
 
+/// The same, as long as what names it is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordNames<'a> {
+    pub(super) connection: Option<&'a str>,
+    pub(super) stream: &'a str,
+    pub(super) record: &'a str,
+}
+
+impl RecordNames<'_> {
+    /// Whether a record can be known by them.
+    pub(super) fn are_sound(self) -> bool {
+        self.connection.is_none_or(is_name) && is_name(self.stream) && is_key(self.record)
+    }
+
+    pub(super) fn to_id(self) -> RecordId {
+        RecordId {
+            connection: self.connection.map(str::to_owned),
+            stream: self.stream.to_owned(),
+            record: self.record.to_owned(),
+        }
+    }
+
+    /// Whether the readable form says which record it is, and no other.
+    fn is_readable(self) -> bool {
+        let joined = |name: &str| name.bytes().any(|byte| matches!(byte, b':' | b'/'));
+        !self.connection.is_some_and(joined)
+            && !joined(self.stream)
+            && memchr::memchr(b'/', self.record.as_bytes()).is_none()
+    }
+
+    /// Its id, as agents know it.
+    pub(super) fn shown(self) -> String {
+        if !self.is_readable() {
+            return self.uri();
+        }
+        let connection = self.connection.unwrap_or_default();
+        let room = connection.len() + self.stream.len() + self.record.len() + 2;
+        let mut shown = String::with_capacity(room);
+        if self.connection.is_some() {
+            shown.push_str(connection);
+            shown.push('/');
+        }
+        shown.push_str(self.stream);
+        shown.push(':');
+        shown.push_str(self.record);
+        shown
+    }
+
+    /// Bytes that its id takes as JSON.
+    pub(super) fn json_bytes(self) -> usize {
+        if !self.is_readable() {
+            return self.uri().len() + 2;
+        }
+        let bytes = |part: &str| rung_ladder::json_string_bytes(part) - 2;
+        let connection = self.connection.map_or(0, |part| bytes(part) + 1);
+        connection + bytes(self.stream) + 1 + bytes(self.record) + 2
+    }
+
+    /// Its address as a resource.
+    fn uri(self) -> String {
+        if self.is_readable() {
+            return format!("{RECORD}{}", encoded(&self.shown()));
+        }
+        let handle = RecordHandle {
+            v: VERSION,
+            kind: "record".into(),
+            connection_id: self.connection.map(Cow::from),
+            stream: self.stream.into(),
+            record_id: self.record.into(),
+        };
+        format!("{RECORD}{}", write_handle(&handle))
+    }
+}
+
+/// Whether something can be the key of a record. It may well be an address: it is written so that its slashes lead nowhere.
+fn is_key(record: &str) -> bool {
+    (1..=MAX_KEY_BYTES).contains(&record.len())
+        && memchr::memchr(b'\\', record.as_bytes()).is_none()
+        && is_harmless(record)
+}
+
 impl RecordId {
     pub(super) fn new(
         connection: Option<String>,
         stream: String,
         record: String,
     ) -> Result<Self, Fault> {
-        Self::check(connection.as_deref(), &stream, &record)?;
+        if let Some(connection) = &connection {
+            check_name("connection_id", connection)?;
+        }
+        check_name("stream", &stream)?;
+        if record.is_empty() {
+            return Err(Fault::new(Code::InvalidArguments, "record_id is required"));
+        }
+        if !is_key(&record) {
+            let why = "record_id contains invalid characters";
+            return Err(Fault::new(Code::InvalidArguments, why));
+        }
         Ok(Self {
             connection,
             stream,
@@ -70,23 +170,12 @@ impl RecordId {
         })
     }
 
-    /// Whether a record can be known by these names.
-    pub(super) fn check(connection: Option<&str>, stream: &str, record: &str) -> Result<(), Fault> {
-        if let Some(connection) = connection {
-            check_name("connection_id", connection)?;
+    pub(super) fn names(&self) -> RecordNames<'_> {
+        RecordNames {
+            connection: self.connection.as_deref(),
+            stream: &self.stream,
+            record: &self.record,
         }
-        check_name("stream", stream)?;
-        // A key may well be an address: it is written so that its slashes lead nowhere.
-        if record.is_empty() {
-            return Err(Fault::new(Code::InvalidArguments, "record_id is required"));
-        }
-        if record.contains('\\') || !is_harmless(record) || record.len() > MAX_KEY_BYTES {
-            return Err(Fault::new(
-                Code::InvalidArguments,
-                "record_id contains invalid characters",
-            ));
-        }
-        Ok(())
     }
 
     /// Reads any of the forms of an id.
@@ -137,37 +226,9 @@ impl RecordId {
         )
     }
 
-    /// Whether the readable form says which record it is, and no other.
-    fn is_readable(&self) -> bool {
-        let joined = |name: &str| name.contains([':', '/']);
-        !self.connection.as_deref().is_some_and(joined)
-            && !joined(&self.stream)
-            && !self.record.contains('/')
-    }
-
     /// Its address as a resource.
     pub(super) fn uri(&self) -> String {
-        if self.is_readable() {
-            return format!("{RECORD}{}", encoded(&self.to_string()));
-        }
-        let handle = RecordHandle {
-            v: VERSION,
-            kind: "record".into(),
-            connection_id: self.connection.as_deref().map(Cow::from),
-            stream: self.stream.as_str().into(),
-            record_id: self.record.as_str().into(),
-        };
-        format!("{RECORD}{}", write_handle(&handle))
-    }
-
-    /// Bytes that it takes as text, between quotes.
-    pub(super) fn shown_bytes(&self) -> usize {
-        let bytes = |part: &str| rung_ladder::json_string_bytes(part) - 2;
-        if !self.is_readable() {
-            return self.uri().len() + 2;
-        }
-        let connection = self.connection.as_deref();
-        connection.map_or(0, |part| bytes(part) + 1) + bytes(&self.stream) + bytes(&self.record) + 3
+        self.names().uri()
     }
 
     /// The request for it, or for what lies beneath it.
@@ -180,13 +241,7 @@ impl RecordId {
 
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.is_readable() {
-            return f.write_str(&self.uri());
-        }
-        if let Some(connection) = &self.connection {
-            write!(f, "{connection}/")?;
-        }
-        write!(f, "{}:{}", self.stream, self.record)
+        f.write_str(&self.names().shown())
     }
 }
 

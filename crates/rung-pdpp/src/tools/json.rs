@@ -6,9 +6,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Index;
+use std::fmt::Write as _;
+use std::ops::{Deref, Index};
 
-use rung_ladder::json_string_bytes;
+use rung_ladder::{json_string_bytes, push_json_string};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
@@ -20,14 +21,70 @@ pub(super) enum Json<'a> {
     Null,
     Bool(bool),
     Number(Number),
-    String(Cow<'a, str>),
+    String(Text<'a>),
     Array(Vec<Json<'a>>),
     Object(Members<'a>),
 }
 
 /// The members of an object.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Json<'a>)>);
+pub(super) struct Members<'a>(Vec<(Text<'a>, Json<'a>)>);
+
+/// A text, and what it takes as JSON: that is asked of a text more often than it is read.
+#[derive(Debug, Clone)]
+pub(super) struct Text<'a> {
+    text: Cow<'a, str>,
+    json_bytes: usize,
+}
+
+impl<'a> Text<'a> {
+    /// A text that stands in JSON as it is.
+    fn as_it_stands(text: &'a str) -> Self {
+        Self {
+            json_bytes: text.len() + "\"\"".len(),
+            text: text.into(),
+        }
+    }
+
+    /// Bytes that it takes, quotes included.
+    pub(super) fn json_bytes(&self) -> usize {
+        self.json_bytes
+    }
+
+    fn write(&self, out: &mut String) {
+        if self.json_bytes == self.len() + "\"\"".len() {
+            out.push('"');
+            out.push_str(self);
+            out.push('"');
+        } else {
+            push_json_string(out, self);
+        }
+    }
+}
+
+impl<'a, T: Into<Cow<'a, str>>> From<T> for Text<'a> {
+    fn from(text: T) -> Self {
+        let text = text.into();
+        Self {
+            json_bytes: json_string_bytes(&text),
+            text,
+        }
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
 
 /// What is not there.
 static NULL: Json<'static> = Json::Null;
@@ -145,16 +202,56 @@ impl<'a> Json<'a> {
             Self::Null => "null".len(),
             Self::Bool(value) => if *value { "true" } else { "false" }.len(),
             Self::Number(number) => number_bytes(number),
-            Self::String(text) => json_string_bytes(text),
+            Self::String(text) => text.json_bytes,
             Self::Array(items) => {
                 let commas = items.len().saturating_sub(1);
                 "[]".len() + commas + items.iter().map(Self::bytes).sum::<usize>()
             }
             Self::Object(members) => {
                 let commas = members.len().saturating_sub(1);
-                let each =
-                    |(name, value): (&str, &Self)| json_string_bytes(name) + 1 + value.bytes();
-                "{}".len() + commas + members.iter().map(each).sum::<usize>()
+                let each = |(name, value): &(Text<'_>, Self)| name.json_bytes + 1 + value.bytes();
+                "{}".len() + commas + members.0.iter().map(each).sum::<usize>()
+            }
+        }
+    }
+
+    /// It, as JSON.
+    pub(super) fn written(&self) -> String {
+        let mut out = String::with_capacity(self.bytes());
+        self.write(&mut out);
+        out
+    }
+
+    /// Writes it behind what is there.
+    pub(super) fn write(&self, out: &mut String) {
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Self::Number(number) => {
+                let _never_fails = write!(out, "{number}");
+            }
+            Self::String(text) => text.write(out),
+            Self::Array(items) => {
+                out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    item.write(out);
+                }
+                out.push(']');
+            }
+            Self::Object(members) => {
+                out.push('{');
+                for (at, (name, value)) in members.0.iter().enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    name.write(out);
+                    out.push(':');
+                    value.write(out);
+                }
+                out.push('}');
             }
         }
     }
@@ -177,8 +274,8 @@ impl<'a> Json<'a> {
             Self::Object(members) => {
                 let around = "{}".len() + members.len().saturating_sub(1);
                 let left = bytes.checked_sub(around)?;
-                members.iter().try_fold(left, |left, (name, value)| {
-                    let left = left.checked_sub(json_string_bytes(name) + 1)?;
+                members.0.iter().try_fold(left, |left, (name, value)| {
+                    let left = left.checked_sub(name.json_bytes + 1)?;
                     value.bytes_left(left)
                 })
             }
@@ -192,7 +289,7 @@ impl<'a> Json<'a> {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
             Self::Number(number) => Value::Number(number.clone()),
-            Self::String(text) => Value::String(text.as_ref().to_owned()),
+            Self::String(text) => Value::String((**text).to_owned()),
             Self::Array(items) => items.iter().map(Self::to_value).collect(),
             Self::Object(members) => {
                 let each = |(name, value): (&str, &Self)| (name.to_owned(), value.to_value());
@@ -219,16 +316,16 @@ impl<'a> Members<'a> {
     }
 
     fn position(&self, name: &str) -> Option<usize> {
-        self.0.iter().position(|(own, _)| own == name)
+        self.0.iter().position(|(own, _)| **own == *name)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Json<'a>> {
-        let found = self.0.iter().find(|(own, _)| own == name);
+        let found = self.0.iter().find(|(own, _)| **own == *name);
         found.map(|(_, value)| value)
     }
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Json<'a>> {
-        let found = self.0.iter_mut().find(|(own, _)| own == name);
+        let found = self.0.iter_mut().find(|(own, _)| **own == *name);
         found.map(|(_, value)| value)
     }
 
@@ -249,7 +346,7 @@ impl<'a> Members<'a> {
     }
 
     /// Puts a member where one of this name stands, or at the end.
-    pub(super) fn insert(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
+    pub(super) fn insert(&mut self, name: impl Into<Text<'a>>, value: impl Into<Json<'a>>) {
         let (name, value) = (name.into(), value.into());
         match self.get_mut(&name) {
             Some(own) => *own = value,
@@ -285,7 +382,7 @@ impl<'a> Members<'a> {
             return;
         }
         let mut order: Vec<usize> = (0..members.len()).collect();
-        order.sort_by(|one, other| members[*one].0.cmp(&members[*other].0));
+        order.sort_by(|one, other| members[*one].0.text.cmp(&members[*other].0.text));
         let mut counts = vec![true; members.len()];
         let mut moved = Vec::new();
         for same in order.chunk_by(|one, other| members[*one].0 == members[*other].0) {
@@ -312,8 +409,8 @@ impl PartialEq for Members<'_> {
     }
 }
 
-impl<'a> FromIterator<(Cow<'a, str>, Json<'a>)> for Members<'a> {
-    fn from_iter<T: IntoIterator<Item = (Cow<'a, str>, Json<'a>)>>(members: T) -> Self {
+impl<'a> FromIterator<(Text<'a>, Json<'a>)> for Members<'a> {
+    fn from_iter<T: IntoIterator<Item = (Text<'a>, Json<'a>)>>(members: T) -> Self {
         let mut all = Self(members.into_iter().collect());
         all.settle();
         all
@@ -414,7 +511,7 @@ impl Serialize for Json<'_> {
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&super::text::json_text(self))
+        f.write_str(&self.written())
     }
 }
 
@@ -454,7 +551,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Reader<'a> {
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'a>, E> {
-        Ok(Json::String(text.into()))
+        Ok(Json::String(Text::as_it_stands(text)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Json<'a>, E> {
@@ -484,7 +581,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Reader<'a> {
 }
 
 /// The name of a member.
-struct Name<'a>(Cow<'a, str>);
+struct Name<'a>(Text<'a>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -497,7 +594,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
             }
 
             fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'a>, E> {
-                Ok(Name(name.into()))
+                Ok(Name(Text::as_it_stands(name)))
             }
 
             fn visit_str<E>(self, name: &str) -> Result<Name<'a>, E> {
@@ -520,7 +617,8 @@ mod tests {
         match (own, other) {
             (Ok(own), Ok(other)) => {
                 let written = other.to_string();
-                assert_eq!(own.to_string(), written, "{text}");
+                assert_eq!(own.written(), written, "{text}");
+                assert_eq!(serde_json::to_string(&own).unwrap(), written, "{text}");
                 assert_eq!(own.bytes(), written.len(), "{text}");
                 assert!(!own.is_larger(written.len()), "{text}");
                 assert!(own.is_larger(written.len() - 1), "{text}");

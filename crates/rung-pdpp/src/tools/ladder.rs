@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::binary;
-use super::id::RecordId;
+use super::id::{RecordId, RecordNames, is_name};
 use super::json::{Json, Members};
 use super::window;
 
@@ -26,9 +26,6 @@ const BRIEF_JSON_CHARS: usize = 96;
 
 /// Characters of a digest, as it is written.
 const DIGEST_CHARS: usize = "sha256:".len() + 64;
-
-/// Bytes of a field's name.
-const MAX_NAME_BYTES: usize = 256;
 
 /// Members of a record that say whose it is, and are no fields of it.
 const NO_FIELDS: [&str; 10] = [
@@ -52,30 +49,14 @@ pub(super) struct Known<'a> {
 }
 
 /// Which record a row is. Without a name that leads back to it there is nothing to read on with.
-pub(super) fn identity(row: &Json<'_>, known: Known<'_>) -> Option<RecordId> {
-    let (connection, stream, record) = names(row, known)?;
-    RecordId::new(
-        connection.map(str::to_owned),
-        stream.to_owned(),
-        record.to_owned(),
-    )
-    .ok()
-}
-
-/// Whether a row leads back to itself.
-pub(super) fn has_identity(row: &Json<'_>, known: Known<'_>) -> bool {
-    names(row, known).is_some_and(|(connection, stream, record)| {
-        RecordId::check(connection, stream, record).is_ok()
-    })
-}
-
-/// The connection, the stream and the key of a row.
-fn names<'a>(row: &'a Json<'_>, known: Known<'a>) -> Option<(Option<&'a str>, &'a str, &'a str)> {
+pub(super) fn identity<'a>(row: &'a Json<'_>, known: Known<'a>) -> Option<RecordNames<'a>> {
     let text = |names: &[&str]| super::text::first_text(row, names);
-    let record = text(&["id", "record_id", "record_key", "key"])?;
-    let stream = text(&["stream"]).or(known.stream)?;
-    let connection = text(&["connection_id", "connector_instance_id"]).or(known.connection);
-    Some((connection, stream, record))
+    let names = RecordNames {
+        record: text(&["id", "record_id", "record_key", "key"])?,
+        stream: text(&["stream"]).or(known.stream)?,
+        connection: text(&["connection_id", "connector_instance_id"]).or(known.connection),
+    };
+    names.are_sound().then_some(names)
 }
 
 /// The fields of a row.
@@ -88,15 +69,7 @@ pub(super) fn fields<'b, 'a>(row: &'b Json<'a>) -> impl Iterator<Item = (&'b str
 
 /// Whether a member of a row is a field of it: of its envelope's data, or among what says whose it is.
 pub(super) fn is_field(name: &str, enveloped: bool) -> bool {
-    (enveloped || !NO_FIELDS.contains(&name)) && is_safe(name)
-}
-
-/// Whether a name can stand in a line of words, and be asked for.
-pub(super) fn is_safe(name: &str) -> bool {
-    super::id::is_harmless(name)
-        && !name.is_empty()
-        && name.len() <= MAX_NAME_BYTES
-        && !name.contains(['/', '\\'])
+    (enveloped || !NO_FIELDS.contains(&name)) && is_name(name)
 }
 
 /// How long a text is, in a word.
@@ -264,11 +237,12 @@ impl Ladder<'_> {
     /// cut that are not short; `cut_json` are fields with such texts within.
     pub(super) fn record<'v>(
         self,
-        record: &'v RecordId,
+        names: RecordNames<'v>,
         row: &'v Json<'v>,
         cut_to: Option<usize>,
         cut_json: &[&str],
     ) -> Option<RecordEntry<'v>> {
+        let record = &names.to_id();
         let (mut texts, mut binaries, mut jsons) = (Vec::new(), Vec::new(), Vec::new());
         for (name, value) in fields(row) {
             if let Some(mut told) = binary::described(value) {
@@ -330,9 +304,9 @@ impl Ladder<'_> {
         }
         Some(RecordEntry {
             id: record.to_string(),
-            connection_id: record.connection.as_deref(),
-            stream: &record.stream,
-            record_id: &record.record,
+            connection_id: names.connection,
+            stream: names.stream,
+            record_id: names.record,
             record_uri: record.uri(),
             handle_semantics: "live_lookup",
             field_windows: texts,

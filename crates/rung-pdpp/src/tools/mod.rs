@@ -380,18 +380,6 @@ struct Structured<'a, D> {
     request_id: Option<&'a str>,
 }
 
-impl<'a, D> Structured<'a, D> {
-    /// The same of other data.
-    fn with<E>(self, data: E) -> Structured<'a, E> {
-        Structured {
-            data,
-            further: self.further,
-            provider_url: self.provider_url,
-            request_id: self.request_id,
-        }
-    }
-}
-
 impl<D: Serialize> Serialize for Structured<'_, D> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut told = serializer.serialize_map(None)?;

@@ -13,12 +13,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::binary::is_base64;
-use super::id::{RecordId, WindowId};
-use super::json::{Json, Members};
+use super::id::{RecordId, RecordNames, WindowId};
+use super::json::{Json, Members, Text};
 use super::ladder::{
     Known, LONG_CHARS, Ladder, MAX_RECORDS, RecordEntry, SHORT_CHARS, identity, is_cut,
 };
-use super::short::{MAX_DEPTH, ShortBody};
+use super::short::{MAX_DEPTH, shorten};
 use super::text::json_text;
 use super::{Asking, Structured};
 
@@ -49,8 +49,25 @@ pub(super) struct Page<'a> {
     pub(super) kind: &'static str,
 }
 
-/// The words for a page, in so many code points, and the parts of fields that they say go on elsewhere.
-pub(super) type Words<'a> = &'a dyn Fn(&Json<'_>, &[Json<'_>], usize) -> InWords;
+/// The words for a page.
+pub(super) type Words<'a> = &'a dyn Fn(&Json<'_>, &[Json<'_>], Room) -> InWords;
+
+/// How much may be told.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    pub(super) chars: usize,
+    /// What takes more bytes is not sent, and need not be told to its end.
+    pub(super) bytes: usize,
+}
+
+impl Room {
+    fn of(chars: usize) -> Self {
+        Self {
+            chars,
+            bytes: usize::MAX,
+        }
+    }
+}
 
 /// The words, the parts of fields that they say go on elsewhere, and whether something is cut that they do not name.
 pub(super) type InWords = (String, Vec<WindowId>, bool);
@@ -96,15 +113,20 @@ const MANNERS: [Manner; 4] = [
 pub(super) struct TooMany(pub(super) usize);
 
 /// A text of a record that may be cut.
-struct Long<'v> {
+pub(super) struct Long<'v> {
     field: &'v str,
     nested: bool,
-    text: &'v str,
+    pub(super) text: &'v Text<'v>,
     binary: bool,
 }
 
-/// What texts take in JSON, beyond their quotes, for every length that they may be cut to.
-struct Costs(Vec<Cost>);
+/// What everything takes in JSON.
+struct Costs {
+    /// Texts, beyond their quotes, for every length that they may be cut to.
+    texts: Vec<Cost>,
+    /// The ids of records.
+    ids: Vec<usize>,
+}
 
 struct Cost {
     /// As it came.
@@ -118,7 +140,7 @@ struct Cost {
 
 impl Cost {
     fn of(long: &Long<'_>) -> Self {
-        let given = json_string_bytes(long.text) - 2;
+        let given = long.text.json_bytes() - 2;
         if long.binary {
             return Self {
                 given,
@@ -163,31 +185,41 @@ impl Cost {
 }
 
 impl Costs {
-    fn of(texts: &[Long<'_>]) -> Self {
-        Self(texts.iter().map(Cost::of).collect())
+    fn of(longs: &Longs<'_>) -> Self {
+        let ids = longs.records.iter().map(|record| record.names.json_bytes());
+        Self {
+            texts: longs.texts.iter().map(Cost::of).collect(),
+            ids: ids.collect(),
+        }
     }
 
     /// Of all texts, as they came.
     fn given(&self) -> usize {
-        self.0.iter().map(|cost| cost.given).sum()
+        self.texts.iter().map(|cost| cost.given).sum()
     }
 
     /// Of all texts, cut to so many code points.
     fn bytes(&self, chars: usize) -> usize {
-        self.0.iter().map(|cost| cost.bytes(chars)).sum()
+        self.texts.iter().map(|cost| cost.bytes(chars)).sum()
     }
 }
 
 /// The texts of some rows that may be cut, and whose they are.
 #[derive(Default)]
 pub(super) struct Longs<'v> {
-    /// Each with where its own texts are.
-    records: Vec<(RecordId, &'v Json<'v>, std::ops::Range<usize>)>,
+    records: Vec<Record<'v>>,
     texts: Vec<Long<'v>>,
 }
 
+struct Record<'v> {
+    names: RecordNames<'v>,
+    row: &'v Json<'v>,
+    /// Which of the texts are its own.
+    own: std::ops::Range<usize>,
+}
+
 impl<'v> Longs<'v> {
-    pub(super) fn of(rows: &'v [Json<'v>], known: Known<'_>) -> Self {
+    pub(super) fn of(rows: &'v [Json<'v>], known: Known<'v>) -> Self {
         let mut longs = Self::default();
         for row in rows {
             longs.take(row, known, 0);
@@ -195,15 +227,19 @@ impl<'v> Longs<'v> {
         longs
     }
 
-    fn take(&mut self, row: &'v Json<'v>, known: Known<'_>, depth: usize) {
-        let Some(id) = identity(row, known) else {
+    fn take(&mut self, row: &'v Json<'v>, known: Known<'v>, depth: usize) {
+        let Some(names) = identity(row, known) else {
             return;
         };
         let start = self.texts.len();
         for (field, value) in super::ladder::fields(row) {
             self.texts_of(field, value, false);
         }
-        self.records.push((id, row, start..self.texts.len()));
+        self.records.push(Record {
+            names,
+            row,
+            own: start..self.texts.len(),
+        });
         if let Some(expanded) = row.get("expanded").filter(|_| depth < MAX_DEPTH) {
             for row in rows_within(expanded) {
                 self.take(row, Known::default(), depth + 1);
@@ -247,17 +283,19 @@ impl<'v> Longs<'v> {
         if self.texts.iter().any(|long| long.nested) {
             bytes += NESTED_BYTES;
         }
-        for (id, _, own) in &self.records {
-            let cut = |at: &usize| costs.0[*at].chars > chars.max(SHORT_CHARS);
+        for (Record { own, .. }, id_bytes) in self.records.iter().zip(&costs.ids) {
             let mut any = false;
-            for at in own.clone().filter(cut) {
-                any = true;
-                let digits = costs.0[at].chars.to_string().len();
-                bytes += FIELD_BYTES + digits + json_string_bytes(self.texts[at].field);
+            let texts = self.texts[own.clone()].iter();
+            for (long, cost) in texts.zip(&costs.texts[own.clone()]) {
+                if cost.chars > chars.max(SHORT_CHARS) {
+                    any = true;
+                    let digits = cost.chars.ilog10() as usize + 1;
+                    bytes += FIELD_BYTES + digits + json_string_bytes(long.field);
+                }
             }
             if any {
-                let both = own.clone().any(|at| self.texts[at].nested);
-                bytes += RECORD_BYTES + if both { RECORD_BYTES } else { 0 } + id.shown_bytes();
+                let both = self.texts[own.clone()].iter().any(|long| long.nested);
+                bytes += RECORD_BYTES + if both { RECORD_BYTES } else { 0 } + id_bytes;
             }
         }
         bytes
@@ -265,12 +303,12 @@ impl<'v> Longs<'v> {
 
     /// The texts of a record.
     fn own(&self, record: usize) -> &[Long<'v>] {
-        let own = self.records.get(record).map(|(_, _, own)| own.clone());
+        let own = self.records.get(record).map(|record| record.own.clone());
         &self.texts[own.unwrap_or_default()]
     }
 
     /// The texts that may be cut.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &'v str> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'v Text<'v>> {
         let texts = self.texts.iter().filter(|long| !long.binary);
         texts.map(|long| long.text)
     }
@@ -297,10 +335,10 @@ impl<'v> Longs<'v> {
     ) -> Option<Told<'_>> {
         let mut entries = Vec::new();
         let (mut told, mut brief, mut nested) = (0, false, false);
-        for (at, (id, row, _)) in self.records.iter().enumerate() {
+        for (at, Record { names, row, .. }) in self.records.iter().enumerate() {
             if full && told < MAX_RECORDS {
                 let cut_to = (chars < usize::MAX).then_some(chars);
-                let entry = ladder.record(id, row, cut_to, &self.cut_json(at, chars));
+                let entry = ladder.record(*names, row, cut_to, &self.cut_json(at, chars));
                 told += usize::from(entry.is_some());
                 nested |= entry
                     .as_ref()
@@ -326,7 +364,7 @@ impl<'v> Longs<'v> {
                 .collect();
             nested |= !json_fields.is_empty();
             entries.push(Entry::Brief {
-                id: id.to_string(),
+                id: names.shown(),
                 field_windows: field_windows.collect(),
                 json_fields,
             });
@@ -393,7 +431,7 @@ struct BriefJson<'v> {
 }
 
 /// Fields of a row with texts within them that are cut to so many code points.
-pub(super) fn cut_json<'v>(row: &'v Json<'v>, known: Known<'_>, chars: usize) -> Vec<&'v str> {
+pub(super) fn cut_json<'v>(row: &'v Json<'v>, known: Known<'v>, chars: usize) -> Vec<&'v str> {
     Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
@@ -501,7 +539,7 @@ pub(super) fn preview(text: &str, chars: usize) -> std::borrow::Cow<'_, str> {
     text.into()
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
     fn ladder(&self) -> Ladder<'_> {
         Ladder {
             key: &self.asking.options.key,
@@ -515,23 +553,29 @@ impl Page<'_> {
         rows.unwrap_or_default()
     }
 
-    fn structured<D>(&self, data: D, ladder: Option<Box<RawValue>>) -> Structured<'_, D> {
+    fn structured<D>(&self, data: D, ladder: Option<Box<RawValue>>) -> Structured<'a, D> {
         let further = ladder.map(|ladder| ("content_ladder", ladder));
         self.asking.structured(data, further, self.request_id)
     }
 
-    /// What the provider said, with texts cut to so many code points.
-    fn short(&self, chars: usize) -> ShortBody<'_> {
-        ShortBody {
-            body: &self.body,
-            rows: self.rows,
-            known: self.known,
-            chars,
+    /// Cuts texts to so many code points.
+    fn shorten(&mut self, chars: usize) {
+        if let Some(Json::Array(rows)) = self.body.at_mut(self.rows) {
+            for row in rows {
+                shorten(row, self.known, chars);
+            }
         }
     }
 
+    /// What programs are told, of the page as it is.
+    fn told(&self, ladder: Option<Box<RawValue>>) -> Box<RawValue> {
+        let data = RawValue::from_string(self.body.written());
+        let data = data.expect("what was read as JSON is written as JSON");
+        written(&self.structured(data, ladder))
+    }
+
     /// The reply, or how many records fewer would fit.
-    pub(super) fn reply(self, words: Words<'_>) -> Result<Reply, TooMany> {
+    pub(super) fn reply(mut self, words: Words<'_>) -> Result<Reply, TooMany> {
         let (asking, budget) = (self.asking, self.asking.usual_bytes());
         if !asking.call.rendering.structured {
             return self.in_words(words, budget);
@@ -547,7 +591,7 @@ impl Page<'_> {
         let longs = Longs::of(rows, self.known);
         let binary = longs.has_binary();
         let shown_bytes = if binary {
-            let costs = Costs::of(&longs.texts);
+            let costs = Costs::of(&longs);
             (body_bytes + costs.bytes(usize::MAX)).saturating_sub(costs.given())
         } else {
             body_bytes
@@ -556,18 +600,19 @@ impl Page<'_> {
             return self.brought_down(words, budget);
         }
         let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
-        let ladder = ladder.map(|ladder| written(&ladder));
-        let (text, windows, _) = words(&self.body, self.list(), MANNERS[0].text_chars);
-        let around = self.structured(Value::Null, ladder);
-        let reply = asking.reply(text.clone(), &around, &windows);
+        let mut ladder = ladder.map(|ladder| written(&ladder));
+        let room = Room::of(MANNERS[0].text_chars);
+        let (text, windows, _) = words(&self.body, self.list(), room);
+        let around = self.structured(Value::Null, ladder.clone());
+        let mut reply = asking.reply(text, &around, &windows);
         if reply.bytes() - "null".len() + shown_bytes > budget {
             return self.brought_down(words, budget);
         }
-        Ok(if binary {
-            asking.reply(text, &around.with(self.short(usize::MAX)), &windows)
-        } else {
-            asking.reply(text, &around.with(&self.body), &windows)
-        })
+        if binary {
+            self.shorten(usize::MAX);
+        }
+        reply.structured_content = Some(self.told(ladder.take()));
+        Ok(reply)
     }
 
     /// For whoever reads words alone: every record is told, so that the cursor leads on from what was told.
@@ -580,7 +625,8 @@ impl Page<'_> {
         }
         // Quotes and breaks take another byte each where the words are sent.
         for share in [5, 4, 3, 2] {
-            let (text, _, lost) = words(&self.body, self.list(), budget * share / 6);
+            let room = Room::of(budget * share / 6);
+            let (text, _, lost) = words(&self.body, self.list(), room);
             let reply = self.asking.reply(text, &Value::Null, &[]);
             if reply.bytes() <= budget && (!lost || rows < 2) {
                 return Ok(reply);
@@ -596,10 +642,11 @@ impl Page<'_> {
         self.say_once();
         let rows = self.list().len();
         let mut smallest = usize::MAX;
-        {
+        let found = {
             let longs = Longs::of(self.list(), self.known);
-            let costs = Costs::of(&longs.texts);
+            let costs = Costs::of(&longs);
             let body_bytes = self.body.bytes().saturating_sub(costs.given());
+            let mut found = None;
             for manner in MANNERS {
                 let told = |chars: usize, ladder: Ladder<'_>| {
                     longs.ladder(self.kind, chars, ladder, manner.full)
@@ -624,14 +671,20 @@ impl Page<'_> {
                     smallest = smallest.min(least + 1_000);
                     continue;
                 }
-                let (text, windows, _) = words(&self.body, self.list(), manner.text_chars);
-                let windows = windows.into_iter().take(manner.links).collect::<Vec<_>>();
+                let room = Room {
+                    chars: manner.text_chars,
+                    bytes: budget - least,
+                };
+                let (text, windows, _) = words(&self.body, self.list(), room);
+                if text.len() > room.bytes {
+                    smallest = smallest.min(least + 1_000);
+                    continue;
+                }
+                let windows = &windows[..windows.len().min(manner.links)];
                 let nothing = written(&Value::Null);
                 let structured = self.structured(Value::Null, Some(nothing));
-                let around = self
-                    .asking
-                    .reply(text.clone(), &structured, &windows)
-                    .bytes();
+                let reply = self.asking.reply(text, &structured, windows);
+                let around = reply.bytes();
                 smallest = smallest.min(least + around);
                 if least + around > budget {
                     continue;
@@ -661,9 +714,15 @@ impl Page<'_> {
                 if whole(low, &listed) > budget {
                     continue;
                 }
-                let structured = self.structured(self.short(low), listed);
-                return Ok(self.asking.reply(text, &structured, &windows));
+                found = Some((reply, low, listed));
+                break;
             }
+            found
+        };
+        if let Some((mut reply, chars, listed)) = found {
+            self.shorten(chars);
+            reply.structured_content = Some(self.told(listed));
+            return Ok(reply);
         }
         if rows > 1 {
             // What is left of the budget, for records of the size that these have.
@@ -689,13 +748,11 @@ impl Page<'_> {
         let (manner, budget) = (MANNERS[3], self.asking.usual_bytes());
         self.say_once();
         let text_chars = manner.text_chars.min(budget / 8);
-        let (text, windows, _) = words(&self.body, self.list(), text_chars);
+        let (text, windows, _) = words(&self.body, self.list(), Room::of(text_chars));
         let windows: Vec<WindowId> = windows.into_iter().take(manner.links).collect();
         let structured = self.structured(Value::Null, None);
-        let around = self
-            .asking
-            .reply(text.clone(), &structured, &windows)
-            .bytes();
+        let mut reply = self.asking.reply(text, &structured, &windows);
+        let around = reply.bytes();
         let mut room = budget.saturating_sub(around + OMITTED_BYTES.min(budget / 4));
         let whole = std::mem::take(&mut self.body);
         // What is left out is reckoned, what is sent is measured: once more with less room where it is over.
@@ -703,8 +760,8 @@ impl Page<'_> {
             self.body = whole.clone();
             let ladder = self.left_over(room, manner.least_chars);
             let ladder = ladder.as_ref().map(written);
-            let structured = self.structured(self.short(manner.least_chars), ladder);
-            let reply = self.asking.reply(text.clone(), &structured, &windows);
+            self.shorten(manner.least_chars);
+            reply.structured_content = Some(self.told(ladder));
             let over = reply.bytes().saturating_sub(budget);
             if over == 0 {
                 return reply;
@@ -714,8 +771,9 @@ impl Page<'_> {
         self.body = whole;
         let ladder = self.left_over(0, manner.least_chars);
         let ladder = ladder.as_ref().map(written);
-        let structured = self.structured(self.short(manner.least_chars), ladder);
-        self.asking.reply(text, &structured, &windows)
+        self.shorten(manner.least_chars);
+        reply.structured_content = Some(self.told(ladder));
+        reply
     }
 
     /// Leaves out as much as does not fit, and cuts lists and objects. What is said of that, and of the texts that are cut.
@@ -758,7 +816,7 @@ impl Page<'_> {
         let Some(row) = rows.first_mut() else {
             return Value::Null;
         };
-        let id = identity(row, known).map(|id| id.to_string());
+        let id = identity(row, known).map(RecordNames::shown);
         let mut over = shrunk_bytes(row, chars).saturating_sub(room);
         let mut drop_from = |members: &mut Members<'_>, kept: &[&str]| {
             let mut sizes: Vec<(usize, String)> = members
@@ -806,7 +864,7 @@ impl Page<'_> {
             return cut;
         };
         for row in rows {
-            let Some(id) = identity(row, known) else {
+            let Some(id) = identity(row, known).map(RecordNames::to_id) else {
                 continue;
             };
             let Some(data) = row.get_mut("data").and_then(Json::as_object_mut) else {

@@ -1,22 +1,22 @@
 //! `query_records`: a page of a stream.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rung_fault::Code;
 use rung_tool::{Pending, Reply};
-use serde::ser::SerializeMap as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::filter::{expand_limit_pairs, filter_pairs};
-use super::id::{RecordId, WindowId, check_name};
-use super::json::Json;
+use super::id::{RecordNames, WindowId, check_name};
+use super::json::{Json, Members, Text};
 use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
 use super::list::{cursor, records_at, told};
-use super::page::{InWords, Longs, Page, TooMany};
+use super::page::{InWords, Longs, Page, Room, TooMany};
 use super::refusal::Refusal;
-use super::short::{ShortFields, ShortRow, ShortWithin};
+use super::short::{shorten, shorten_fields, shorten_within};
 use super::text::{cut, is_longer, json_text};
 use super::{Asking, Definition, read_input, window};
 
@@ -122,14 +122,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             kind: "record_set",
         };
         let shortened = limit;
-        let words = |body: &Json<'_>, rows: &[Json<'_>], max_chars: usize| {
+        let words = |body: &Json<'_>, rows: &[Json<'_>], room: Room| {
             let telling = Telling {
                 stream,
                 known,
                 shortened,
                 alone,
             };
-            telling.words(body, rows, max_chars)
+            telling.words(body, rows, room)
         };
         // A provider that gives more than was asked for will not give less.
         let asked = limit.or(input.limit).unwrap_or(MAX_LIMIT);
@@ -214,13 +214,15 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    fn words(&self, body: &Json<'_>, rows: &[Json<'_>], max_chars: usize) -> InWords {
+    fn words(&self, body: &Json<'_>, rows: &[Json<'_>], within: Room) -> InWords {
         let mut text = self.heading(body, rows);
         if rows.is_empty() {
             return (text, Vec::new(), false);
         }
         // As many records as can be told well; where there is nothing but words, all of them.
-        let room = max_chars.saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
+        let room = within
+            .chars
+            .saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
         let shown = if self.alone {
             rows.len()
         } else {
@@ -231,6 +233,9 @@ impl Telling<'_> {
         let _ = write!(text, " Showing up to {shown}:");
         let (mut cut_any, mut lost, mut windows) = (false, false, Vec::new());
         for (at, row) in rows.iter().take(shown).enumerate() {
+            if text.len() > within.bytes {
+                break;
+            }
             let told = row_words(at, row, self.known, room / shown);
             text.push('\n');
             text.push_str(&told.line);
@@ -295,48 +300,36 @@ struct Told {
     windows: Vec<WindowId>,
 }
 
-/// A record in words alone: whose it is stands in its id, and is not told again.
-#[derive(Clone, Copy)]
-struct Slim<'a> {
-    id: Option<&'a str>,
-    short: ShortRow<'a>,
-}
-
-impl Serialize for Slim<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ShortRow { row, chars, .. } = self.short;
-        let data = row.get("data").and_then(Json::as_object);
-        let (Some(id), Some(data)) = (self.id, data) else {
-            return self.short.serialize(serializer);
-        };
-        let mut told = serializer.serialize_map(None)?;
-        told.serialize_entry("id", id)?;
-        told.serialize_entry("data", &ShortFields { data, chars })?;
-        if let Some(value) = row.get("expanded") {
-            let depth = 1;
-            told.serialize_entry(
-                "expanded",
-                &ShortWithin {
-                    value,
-                    chars,
-                    depth,
-                },
-            )?;
-        }
-        told.end()
+/// A record in words, its texts cut to so many code points. Whose it is stands in its id, and is not told again.
+fn slim<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize) -> Json<'a> {
+    let (Some(id), Some(Json::Object(data))) = (id, row.get("data")) else {
+        let mut whole = row.clone();
+        shorten(&mut whole, known, chars);
+        return whole;
+    };
+    let mut data = data.clone();
+    shorten_fields(&mut data, chars);
+    let mut told = Members::default();
+    told.insert("id", Json::String(id.to_owned().into()));
+    told.insert("data", Json::Object(data));
+    if let Some(expanded) = row.get("expanded") {
+        let mut expanded = expanded.clone();
+        shorten_within(&mut expanded, chars, 1);
+        told.insert("expanded", expanded);
     }
+    Json::Object(told)
 }
 
 /// A record in words: its fields, and where those that are cut go on.
 fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> Told {
     let id = identity(row, known);
-    let shown_id = id.as_ref().map(ToString::to_string);
+    let shown_id = id.map(RecordNames::shown);
     let line = |chars: usize| {
-        let short = ShortRow { row, known, chars };
-        let id = shown_id.as_deref();
-        format!("record[{at}] {}", json_text(&Slim { id, short }))
+        let mut line = format!("record[{at}] ");
+        slim(row, known, shown_id.as_deref(), chars).write(&mut line);
+        line
     };
-    let Some(id) = &id else {
+    let (Some(names), Some(id)) = (id, &shown_id) else {
         let whole = line(usize::MAX);
         let cut_any = is_longer(&whole, max_chars);
         return Told {
@@ -348,7 +341,7 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
     };
     // Where a text is cut to nothing the mark that it was cut is left.
     let longs = Longs::of(std::slice::from_ref(row), known);
-    let texts: Vec<&str> = longs.texts().collect();
+    let texts: Vec<&Text<'_>> = longs.texts().collect();
     let around = line(0).chars().count();
     let room = max_chars.saturating_sub(around);
     if escaped_within(&texts, room + texts.len()) {
@@ -364,7 +357,12 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
         .filter(|(_, value)| is_long(value))
         .map(|(name, _)| name)
         .collect();
-    let reserved = way(id, row, 1_000, &named, max_chars).0.chars().count() + 2;
+    let way = Way {
+        record: names,
+        id,
+        row,
+    };
+    let reserved = way.words(1_000, &named, max_chars).chars().count() + 2;
     let room = max_chars.saturating_sub(reserved).max(24);
     let share = room.saturating_sub(around) / texts.len().max(1);
     let shown = texts.iter().map(|text| chars_within(text, share)).min();
@@ -391,12 +389,13 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
             windows: Vec::new(),
         };
     }
-    let (way, go_on) = way(id, row, shown, &named, max_chars);
+    told.push('\n');
+    told.push_str(&way.words(shown, &named, max_chars));
     Told {
-        line: format!("{told}\n{way}"),
+        line: told,
         cut: true,
         lost,
-        windows: vec![go_on],
+        windows: vec![way.window(shown, &named)],
     }
 }
 
@@ -412,52 +411,72 @@ fn is_long(value: &Json<'_>) -> bool {
 /// Code points of the names of further fields.
 const NAMES_CHARS: usize = 600;
 
-/// How the first of some fields goes on, and the names of the others.
-fn way(
-    id: &RecordId,
-    row: &Json<'_>,
-    shown: usize,
-    named: &[&str],
-    max_chars: usize,
-) -> (String, WindowId) {
-    let field = named.first().copied().unwrap_or_default();
-    let value = row["data"].get(field).or_else(|| row.get(field));
-    let text = value.and_then(Json::as_str);
-    let go_on = window(id, field, text.map(|_| shown as u64));
-    let mut way = format!("continue id={id} field_path={}", plain_name(field));
-    if let Some(text) = text {
-        let size = text.chars().count();
-        let _ = write!(
-            way,
-            " chars=0..{shown} of {size} tool=read_record_field offset_chars={shown}"
-        );
-    } else {
-        way.push_str(" tool=read_record_field");
+/// How a record is read on.
+struct Way<'a> {
+    record: RecordNames<'a>,
+    /// The record, as agents know it.
+    id: &'a str,
+    row: &'a Json<'a>,
+}
+
+impl Way<'_> {
+    /// Code points of a field, where it is a text.
+    fn size(&self, field: &str) -> Option<usize> {
+        let value = self.row["data"].get(field).or_else(|| self.row.get(field));
+        value
+            .and_then(Json::as_str)
+            .map(|text| text.chars().count())
     }
-    // The address is among the links as well, and takes as much room as the record.
-    if max_chars >= ADDRESS_CHARS {
-        way.push_str(" uri=");
-        way.push_str(&go_on.uri());
+
+    /// The first of some fields, from so many code points on where it is a text.
+    fn window(&self, shown: usize, named: &[&str]) -> WindowId {
+        let field = named.first().copied().unwrap_or_default();
+        let offset = self.size(field).map(|_| shown as u64);
+        window(&self.record.to_id(), field, offset)
     }
-    let others: Vec<String> = named.iter().skip(1).map(|name| plain_name(name)).collect();
-    if !others.is_empty() {
-        way.push_str(" more_fields=");
-        way.push_str(&cut(&others.join(","), NAMES_CHARS.min(max_chars / 3)));
+
+    /// How the first of some fields goes on, and the names of the others.
+    fn words(&self, shown: usize, named: &[&str], max_chars: usize) -> String {
+        let field = named.first().copied().unwrap_or_default();
+        let mut words = format!("continue id={} field_path={}", self.id, plain_name(field));
+        if let Some(size) = self.size(field) {
+            let _ = write!(
+                words,
+                " chars=0..{shown} of {size} tool=read_record_field offset_chars={shown}"
+            );
+        } else {
+            words.push_str(" tool=read_record_field");
+        }
+        // The address is among the links as well, and takes as much room as the record.
+        if max_chars >= ADDRESS_CHARS {
+            words.push_str(" uri=");
+            words.push_str(&self.window(shown, named).uri());
+        }
+        let others: Vec<_> = named.iter().skip(1).map(|name| plain_name(name)).collect();
+        if !others.is_empty() {
+            words.push_str(" more_fields=");
+            words.push_str(&cut(&others.join(","), NAMES_CHARS.min(max_chars / 3)));
+        }
+        words
     }
-    (way, go_on)
 }
 
 /// A name as it is, where nothing in it could be taken for something else.
-fn plain_name(name: &str) -> String {
+fn plain_name(name: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_alphanumeric() || "_.-".contains(c);
     if name.chars().all(plain) {
-        return name.to_owned();
+        return name.into();
     }
-    json_text(&name)
+    json_text(&name).into()
 }
 
 /// Whether some texts take no more than so many code points in JSON together, found out without reading them all.
-fn escaped_within(texts: &[&str], room: usize) -> bool {
+fn escaped_within(texts: &[&Text<'_>], room: usize) -> bool {
+    // There are no more code points than bytes, and in ASCII there are as many.
+    let bytes: usize = texts.iter().map(|text| text.json_bytes() - 2).sum();
+    if bytes <= room || texts.iter().all(|text| text.is_ascii()) {
+        return bytes <= room;
+    }
     let mut left = room;
     let mut chars = texts.iter().flat_map(|text| text.chars());
     chars.all(|c| {

@@ -9,12 +9,12 @@ use rung_tool::{
 use serde_json::{Value, json};
 
 use super::ask::Ask;
-use super::id::{Address, RecordId};
+use super::id::{Address, RecordId, RecordNames};
 use super::json::{Json, Members};
 use super::ladder::{Known, Ladder};
 use super::page::cut_json;
 use super::refusal::Refusal;
-use super::short::ShortRow;
+use super::short::short_row;
 use super::window::Window;
 use super::{Asking, Tools};
 
@@ -194,7 +194,8 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         stream: Some(&id.stream),
         connection: id.connection.as_deref(),
     };
-    let id = super::ladder::identity(&original, known).unwrap_or_else(|| id.clone());
+    let own = super::ladder::identity(&original, known).map(RecordNames::to_id);
+    let id = own.unwrap_or_else(|| id.clone());
     let ladder = Ladder {
         key: &asking.options.key,
         authority: asking.provider.authority(),
@@ -213,12 +214,8 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         let cut_to = (chars < usize::MAX).then_some(chars);
         let mut cut = cut_json(&original, known, chars);
         cut.extend(lists.iter().map(String::as_str));
-        let told = ladder.record(&id, &original, cut_to, &cut);
-        let mut body = json!(ShortRow {
-            row: &body,
-            known,
-            chars
-        });
+        let told = ladder.record(id.names(), &original, cut_to, &cut);
+        let mut body = short_row(&body, known, chars);
         if let Some(told) = told {
             body["content_ladder"] = json!(told);
         }

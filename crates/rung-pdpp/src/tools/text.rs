@@ -10,7 +10,12 @@ use super::json::Json;
 pub(super) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     match nth_char(text, max_chars) {
         None => text.into(),
-        Some(end) => format!("{}…", &text[..end]).into(),
+        Some(end) => {
+            let mut short = String::with_capacity(end + '…'.len_utf8());
+            short.push_str(&text[..end]);
+            short.push('…');
+            short.into()
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use rung_tool::Reply;
 use serde_json::{Value, json};
 
 use super::Asking;
+use super::id::is_name;
 use super::id::{Selector, WindowId, check_name};
 use super::json::Json;
-use super::ladder::{Ladder, is_safe};
+use super::ladder::Ladder;
 use super::refusal::Refusal;
 
 pub(super) fn selector_fault(why: &str) -> Fault {
@@ -60,7 +61,7 @@ fn check(asked: &WindowId) -> Result<(), Fault> {
             "limit_chars, before_chars or after_chars is out of range",
         ));
     }
-    if !is_safe(&asked.field) {
+    if !is_name(&asked.field) {
         return Err(Fault::new(
             Code::InvalidArguments,
             "field_path contains invalid characters",
