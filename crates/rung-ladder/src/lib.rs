@@ -42,5 +42,7 @@ pub use kept::{Intake, Keeping, Kept, Summary};
 pub use path::{Path, Segment};
 pub use read::{Among, Found, Range, Reading, Selector, go_on, read};
 pub use scan::Kind;
-pub use text::{head, json_char_bytes, json_escapes, json_string_bytes, push_json_string};
+pub use text::{
+    head, json_char_bytes, json_escapes, json_plain_bytes, json_string_bytes, push_json_string,
+};
 pub use window::Window;

@@ -58,6 +58,27 @@ fn push_escaped(out: &mut String, byte: u8) {
     out.push(named);
 }
 
+/// How many bytes come before the first that a JSON string writes otherwise.
+pub fn json_plain_bytes(bytes: &[u8]) -> usize {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = EACH << 7;
+    let (words, last) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The high bit of the first byte that is zero, and of none before it.
+        let zero = |word: u64| word.wrapping_sub(EACH) & !word;
+        let control = word.wrapping_sub(EACH * 0x20) & !word;
+        let quote = zero(word ^ (EACH * u64::from(b'"')));
+        let backslash = zero(word ^ (EACH * u64::from(b'\\')));
+        let found = (control | quote | backslash) & HIGH;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = last.iter().take_while(|byte| extra_bytes(**byte) == 0);
+    words.len() * 8 + plain.count()
+}
+
 /// Where in `text` the bytes are that a JSON string writes otherwise.
 pub fn json_escapes(text: &str) -> impl Iterator<Item = usize> {
     const BLOCK_BYTES: usize = 32;
@@ -194,6 +215,13 @@ mod tests {
             assert!(json_escapes(&among).eq(escaped.map(|(at, _)| at)));
             let longer = serde_json::to_string(&among).unwrap();
             assert_eq!(json_string_bytes(&among), longer.len(), "{char:?}");
+            let first = json_escapes(&among).next().unwrap_or(among.len());
+            assert_eq!(json_plain_bytes(among.as_bytes()), first, "{char:?}");
+            for before in 0..20 {
+                let text = "\u{e9}".repeat(before) + &among;
+                let first = json_escapes(&text).next().unwrap_or(text.len());
+                assert_eq!(json_plain_bytes(text.as_bytes()), first, "{text:?}");
+            }
             let mut pushed = String::new();
             push_json_string(&mut pushed, &among);
             assert_eq!(pushed, longer, "{char:?}");

@@ -569,9 +569,7 @@ impl<'a> Page<'a> {
 
     /// What programs are told, of the page as it is.
     fn told(&self, ladder: Option<Box<RawValue>>) -> Box<RawValue> {
-        let data = RawValue::from_string(self.body.written());
-        let data = data.expect("what was read as JSON is written as JSON");
-        written(&self.structured(data, ladder))
+        written(&self.structured(self.body.written(), ladder))
     }
 
     /// The reply, or how many records fewer would fit.

@@ -48,18 +48,11 @@ pub(super) enum Body {
 impl Body {
     pub(super) fn read(&self) -> Result<Json<'_>, Refusal> {
         match self {
-            Self::Unread(bytes) => {
-                // Looked at once for what is no text, and not once more for each text in it.
-                let read = match std::str::from_utf8(bytes) {
-                    Ok(text) => serde_json::from_str(text),
-                    Err(_) => serde_json::from_slice(bytes),
-                };
-                read.map_err(|error| {
-                    let why =
-                        format!("the provider's answer says that it is JSON, and is not: {error}");
-                    Refusal::new(Code::SourceFailed, why)
-                })
-            }
+            Self::Unread(bytes) => super::json::read(bytes).map_err(|error| {
+                let why =
+                    format!("the provider's answer says that it is JSON, and is not: {error}");
+                Refusal::new(Code::SourceFailed, why)
+            }),
             Self::Made(value) => Ok(value.into()),
         }
     }

@@ -329,7 +329,7 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
         slim(row, known, shown_id.as_deref(), chars).write(&mut line);
         line
     };
-    let (Some(names), Some(id)) = (id, &shown_id) else {
+    let (Some(record), Some(id)) = (id, &shown_id) else {
         let whole = line(usize::MAX);
         let cut_any = is_longer(&whole, max_chars);
         return Told {
@@ -357,11 +357,7 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
         .filter(|(_, value)| is_long(value))
         .map(|(name, _)| name)
         .collect();
-    let way = Way {
-        record: names,
-        id,
-        row,
-    };
+    let way = Way { record, id, row };
     let reserved = way.words(1_000, &named, max_chars).chars().count() + 2;
     let room = max_chars.saturating_sub(reserved).max(24);
     let share = room.saturating_sub(around) / texts.len().max(1);

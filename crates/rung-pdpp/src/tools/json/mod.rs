@@ -4,15 +4,19 @@
 //! Owns: reading, finding and writing again. Refuses to know: what any of it means. Its law: of the same bytes it makes what
 //! `serde_json::Value` makes of them, and writes the same.
 
-use std::borrow::Cow;
+mod read;
+mod text;
+
 use std::fmt;
 use std::fmt::Write as _;
-use std::ops::{Deref, Index};
+use std::ops::Index;
 
-use rung_ladder::{json_string_bytes, push_json_string};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
+
+pub(super) use read::read;
+pub(super) use text::Text;
 
 /// A JSON value.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,62 +33,6 @@ pub(super) enum Json<'a> {
 /// The members of an object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Members<'a>(Vec<(Text<'a>, Json<'a>)>);
-
-/// A text, and what it takes as JSON: that is asked of a text more often than it is read.
-#[derive(Debug, Clone)]
-pub(super) struct Text<'a> {
-    text: Cow<'a, str>,
-    json_bytes: usize,
-}
-
-impl<'a> Text<'a> {
-    /// A text that stands in JSON as it is.
-    fn as_it_stands(text: &'a str) -> Self {
-        Self {
-            json_bytes: text.len() + "\"\"".len(),
-            text: text.into(),
-        }
-    }
-
-    /// Bytes that it takes, quotes included.
-    pub(super) fn json_bytes(&self) -> usize {
-        self.json_bytes
-    }
-
-    fn write(&self, out: &mut String) {
-        if self.json_bytes == self.len() + "\"\"".len() {
-            out.push('"');
-            out.push_str(self);
-            out.push('"');
-        } else {
-            push_json_string(out, self);
-        }
-    }
-}
-
-impl<'a, T: Into<Cow<'a, str>>> From<T> for Text<'a> {
-    fn from(text: T) -> Self {
-        let text = text.into();
-        Self {
-            json_bytes: json_string_bytes(&text),
-            text,
-        }
-    }
-}
-
-impl Deref for Text<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.text
-    }
-}
-
-impl PartialEq for Text<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
 
 /// What is not there.
 static NULL: Json<'static> = Json::Null;
@@ -202,24 +150,24 @@ impl<'a> Json<'a> {
             Self::Null => "null".len(),
             Self::Bool(value) => if *value { "true" } else { "false" }.len(),
             Self::Number(number) => number_bytes(number),
-            Self::String(text) => text.json_bytes,
+            Self::String(text) => text.json_bytes(),
             Self::Array(items) => {
                 let commas = items.len().saturating_sub(1);
                 "[]".len() + commas + items.iter().map(Self::bytes).sum::<usize>()
             }
             Self::Object(members) => {
                 let commas = members.len().saturating_sub(1);
-                let each = |(name, value): &(Text<'_>, Self)| name.json_bytes + 1 + value.bytes();
+                let each = |(name, value): &(Text<'_>, Self)| name.json_bytes() + 1 + value.bytes();
                 "{}".len() + commas + members.0.iter().map(each).sum::<usize>()
             }
         }
     }
 
     /// It, as JSON.
-    pub(super) fn written(&self) -> String {
+    pub(super) fn written(&self) -> Verbatim {
         let mut out = String::with_capacity(self.bytes());
         self.write(&mut out);
-        out
+        Verbatim(out)
     }
 
     /// Writes it behind what is there.
@@ -275,7 +223,7 @@ impl<'a> Json<'a> {
                 let around = "{}".len() + members.len().saturating_sub(1);
                 let left = bytes.checked_sub(around)?;
                 members.0.iter().try_fold(left, |left, (name, value)| {
-                    let left = left.checked_sub(name.json_bytes + 1)?;
+                    let left = left.checked_sub(name.json_bytes() + 1)?;
                     value.bytes_left(left)
                 })
             }
@@ -382,7 +330,7 @@ impl<'a> Members<'a> {
             return;
         }
         let mut order: Vec<usize> = (0..members.len()).collect();
-        order.sort_by(|one, other| members[*one].0.text.cmp(&members[*other].0.text));
+        order.sort_by(|one, other| members[*one].0.cmp(&members[*other].0));
         let mut counts = vec![true; members.len()];
         let mut moved = Vec::new();
         for same in order.chunk_by(|one, other| members[*one].0 == members[*other].0) {
@@ -509,99 +457,22 @@ impl Serialize for Json<'_> {
     }
 }
 
+/// What was written as JSON, to be written once more as it is.
+pub(super) struct Verbatim(String);
+
+impl Serialize for Verbatim {
+    /// As a `RawValue` does it, which could only be made by reading everything again.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const RAW: &str = "$serde_json::private::RawValue";
+        let mut raw = serializer.serialize_struct(RAW, 1)?;
+        raw.serialize_field(RAW, &self.0)?;
+        raw.end()
+    }
+}
+
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written())
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Json<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader(std::marker::PhantomData))
-    }
-}
-
-struct Reader<'a>(std::marker::PhantomData<Json<'a>>);
-
-impl<'de: 'a, 'a> Visitor<'de> for Reader<'a> {
-    type Value = Json<'a>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any valid JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json<'a>, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json<'a>, E> {
-        Ok(Json::Bool(value))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Json<'a>, E> {
-        Ok(Json::Number(number.into()))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Json<'a>, E> {
-        Ok(Json::Number(number.into()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Json<'a>, E> {
-        Ok(Number::from_f64(number).map_or(Json::Null, Json::Number))
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'a>, E> {
-        Ok(Json::String(Text::as_it_stands(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Json<'a>, E> {
-        Ok(Json::String(text.to_owned().into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json<'a>, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = list.next_element()? {
-            items.push(item);
-        }
-        Ok(Json::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'a>, A::Error> {
-        let mut members = Members::default();
-        while let Some((Name(name), value)) = map.next_entry()? {
-            if members.is_empty() {
-                // As many as most have, so that they are not moved.
-                members.0.reserve(8);
-            }
-            members.0.push((name, value));
-        }
-        members.settle();
-        Ok(Json::Object(members))
-    }
-}
-
-/// The name of a member.
-struct Name<'a>(Text<'a>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader<'a>(std::marker::PhantomData<Name<'a>>);
-        impl<'de: 'a, 'a> Visitor<'de> for Reader<'a> {
-            type Value = Name<'a>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name")
-            }
-
-            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'a>, E> {
-                Ok(Name(Text::as_it_stands(name)))
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<Name<'a>, E> {
-                Ok(Name(name.to_owned().into()))
-            }
-        }
-        deserializer.deserialize_str(Reader(std::marker::PhantomData))
+        f.write_str(&self.written().0)
     }
 }
 
@@ -612,13 +483,15 @@ mod tests {
 
     /// It is what `serde_json::Value` is, or the same refusal.
     fn is_the_same(text: &str) {
-        let own: Result<Json<'_>, _> = serde_json::from_slice(text.as_bytes());
+        let own = read(text.as_bytes());
         let other: Result<Value, _> = serde_json::from_slice(text.as_bytes());
         match (own, other) {
             (Ok(own), Ok(other)) => {
                 let written = other.to_string();
-                assert_eq!(own.written(), written, "{text}");
+                assert_eq!(own.to_string(), written, "{text}");
                 assert_eq!(serde_json::to_string(&own).unwrap(), written, "{text}");
+                let within = serde_json::to_string(&[own.written()]).unwrap();
+                assert_eq!(within, format!("[{written}]"));
                 assert_eq!(own.bytes(), written.len(), "{text}");
                 assert!(!own.is_larger(written.len()), "{text}");
                 assert!(own.is_larger(written.len() - 1), "{text}");
