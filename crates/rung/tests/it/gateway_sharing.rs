@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::gateway::{Session, Street, error};
+use crate::http::legacy;
 
 fn count(session: &Session<'_>) -> Value {
     let counted = session.invoke("house::count", &json!({}));
@@ -161,4 +162,52 @@ fn a_token_that_only_reads_reaches_no_other_server() {
         "{called}"
     );
     assert_eq!(street.starts("house"), 0);
+}
+
+/// What came of a call is its caller's, whoever else learns what it is kept under.
+#[test]
+fn a_handle_of_another_token_is_as_one_that_is_not_there() {
+    let street = Street::with_a_house();
+    let (alice, bob) = (street.token("alice"), street.token("bob"));
+    let server = street.listening(&[]);
+    let alice = Session::open(&server, Some(&alice));
+    let bob = Session::open(&server, Some(&bob));
+    let long = json!({"bytes": 100_000});
+    let shown = alice.invoke("house::text", &long);
+    let next = &shown["structuredContent"]["meta"]["next"]["arguments"];
+    let kept = next["handle"].as_str().unwrap();
+    let nowhere = crate::sandbox::Sandbox::new().store("text/plain", "x");
+    // All that is told of a handle, by each way to read it, without the handle itself.
+    let told = |session: &Session<'_>, handle: &str| {
+        let uri = format!("rung://result/{handle}");
+        let part = json!({"handle": handle, "path": "content[0].text"});
+        [
+            session.call("rung.read", &json!({"handle": handle})),
+            session.call("rung.read", &part),
+            session.request("resources/read", json!({"uri": uri}))["error"].clone(),
+        ]
+        .map(|said| said.to_string().replace(handle, "HANDLE"))
+    };
+    let denied = told(&bob, kept);
+    assert_eq!(denied, told(&bob, &nowhere));
+    assert!(denied[0].contains("not_found"), "{denied:?}");
+    let listed = bob.request("resources/list", json!({}));
+    assert!(!listed.to_string().contains(kept), "{listed}");
+    // A cursor of hers is no key, either.
+    let read = alice.call("rung.read", next);
+    let cursor = read["structuredContent"]["next_cursor"].as_str().unwrap();
+    let with_cursor = |handle: &str| {
+        let arguments = json!({"handle": handle, "cursor": cursor});
+        let said = bob.call("rung.read", &arguments);
+        error(&said).to_string().replace(handle, "HANDLE")
+    };
+    assert_eq!(with_cursor(kept), with_cursor(&nowhere));
+    // Neither is having called the same.
+    bob.invoke("house::text", &long);
+    assert_eq!(told(&bob, kept), denied);
+    let uri = format!("rung://result/{kept}");
+    let read = alice.request("resources/read", json!({"uri": uri}));
+    assert!(read["result"]["contents"][0].is_object(), "{read}");
+    let nobody = legacy(1, "resources/read", json!({"uri": uri}));
+    assert_eq!(server.post(nobody).status, 401);
 }
