@@ -239,3 +239,65 @@ fn servers_of_the_settings_are_there_as_well() {
         "{counted}"
     );
 }
+
+#[test]
+fn values_of_the_project_and_of_the_user_fill_in_what_is_not_exported() {
+    let street = Street::new();
+    let mut house = street.house("house");
+    for (name, variable) in [("A", "${A}"), ("B", "${B}"), ("C", "${C}"), ("D", "${D}")] {
+        house["env"][name] = variable.into();
+    }
+    house["env"]["API_TOKEN"] = "${API_TOKEN}".into();
+    write(&street, ".mcp.json", &json!({"house": house}));
+    street.sandbox.write("project/.mcp.json", "{}");
+    let user = "A=user\nB=user\nexport C='of the user' # said so\n";
+    street.sandbox.write(".config/pmcp/pmcp.env", user);
+    let project = "A=project\nB=project\nAPI_TOKEN=hunter2-hunter2\n";
+    street.sandbox.write("project/.env.pmcp", project);
+    let mut command = command(&street, &[]);
+    command.env("A", "exported");
+    let mut client = Client::open(Stdio::of(&mut command), &json!({}));
+    // What is in no file is named, and the server waits for it.
+    let unset = client.invoke("house::count", &json!({}));
+    let unset = error(&unset);
+    assert_eq!(unset["code"], "source_unauthorized", "{unset}");
+    assert!(unset["message"].as_str().unwrap().contains('D'), "{unset}");
+    street
+        .sandbox
+        .write("project/.env.pmcp", format!("{project}D=late\n"));
+    until("the edit is taken up", || {
+        (variable(&mut client, "D") == "late").then_some(())
+    });
+    assert_eq!(variable(&mut client, "A"), "exported");
+    assert_eq!(variable(&mut client, "B"), "project");
+    assert_eq!(variable(&mut client, "C"), "of the user");
+    // A secret is handed over, and does not come back.
+    let secret = variable(&mut client, "API_TOKEN");
+    assert!(
+        !secret.is_empty() && !secret.contains("hunter2"),
+        "{secret}"
+    );
+}
+
+/// Who wrote a checkout must not have the user's own servers, and what they are given, go elsewhere.
+#[test]
+fn values_of_the_project_do_not_say_what_the_users_servers_are() {
+    let street = Street::new();
+    let mut house = street.house("house");
+    house["command"] = "${PROGRAM}".into();
+    write(&street, ".mcp.json", &json!({"house": house}));
+    street.sandbox.write("project/.mcp.json", "{}");
+    let line = format!("PROGRAM={}\n", crate::gateway::mischief().display());
+    street.sandbox.write("project/.env.pmcp", &line);
+    let mut client = client(&street, &[]);
+    let unset = client.invoke("house::count", &json!({}));
+    assert_eq!(error(&unset)["code"], "source_unauthorized", "{unset}");
+    assert!(error(&unset).to_string().contains("PROGRAM"), "{unset}");
+    assert_eq!(street.starts("house"), 0);
+    // Where the user says the same, it is so.
+    street.sandbox.write(".config/pmcp/pmcp.env", &line);
+    until("the user's word is taken up", || {
+        let counted = client.invoke("house::count", &json!({}));
+        (counted["isError"] != true).then_some(())
+    });
+}
