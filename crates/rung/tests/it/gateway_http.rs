@@ -1,5 +1,6 @@
 //! The gateway over HTTP, as the program whose place it takes has it, with a door that asks who comes.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio as Pipe};
 
 use serde_json::json;
@@ -21,9 +22,27 @@ fn under_the_other_name(street: &Street) -> Command {
     for (name, value) in ours.get_envs() {
         command.env(name, value.unwrap());
     }
-    command.args(["--transport", "http", "--port", "0", "--config"]);
+    command.args(["--transport", "http", "--config"]);
     command.arg(street.file()).stderr(Pipe::null());
     command
+}
+
+/// Where it listens or would, by what it says first.
+fn said_of_port(command: &mut Command) -> String {
+    let mut child = command
+        .stdin(Pipe::null())
+        .stdout(Pipe::null())
+        .stderr(Pipe::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = lines.map_while(Result::ok);
+    let said = said
+        .find(|line| line.contains("listen"))
+        .unwrap_or_default();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    said
 }
 
 fn initialize() -> Request {
@@ -39,7 +58,7 @@ fn initialize() -> Request {
 fn the_exported_token_opens_the_door_and_nothing_else_does() {
     let street = Street::with_a_house();
     let mut command = under_the_other_name(&street);
-    command.env("PMCP_AUTH_TOKEN", TOKEN);
+    command.args(["--port", "0"]).env("PMCP_AUTH_TOKEN", TOKEN);
     let server = Server::of(&mut command);
     let refused = server.post(initialize());
     assert_eq!(refused.status, 401, "{}", refused.text());
@@ -61,6 +80,25 @@ fn the_exported_token_opens_the_door_and_nothing_else_does() {
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
+    );
+}
+
+/// Somebody may have the port, here or elsewhere on this machine: then it is named as well.
+#[test]
+fn without_a_port_it_is_the_one_of_the_program_whose_place_it_takes() {
+    const AT: &str = "127.0.0.1:3344";
+    let street = Street::with_a_house();
+    let _taken_now_at_the_latest = std::net::TcpListener::bind(AT);
+    let said = said_of_port(&mut under_the_other_name(&street));
+    assert!(said.contains(AT), "{said}");
+    let said = said_of_port(&mut street.command(&["--transport", "http"]));
+    assert!(said.contains(AT), "{said}");
+    let mut exported = street.command(&["--transport", "http", "--port", "1"]);
+    let said = said_of_port(exported.env("PMCP_PORT", "0"));
+    let port = said.rsplit_once(':').unwrap().1;
+    assert!(
+        said.contains("listening at") && port != "0/mcp" && port != "1/mcp",
+        "{said}"
     );
 }
 
