@@ -102,15 +102,24 @@ impl Gateway {
         server: &Arc<Server>,
         name: &str,
     ) -> Result<Arc<Known>, Fault> {
-        let state = self.state();
-        let seen = || state.tool_of(server, name);
-        if let Some(known) = seen() {
-            return Ok(known);
+        match self.state().tool_of(server, name) {
+            Some(known) => Ok(known),
+            // It may have come since it was last looked.
+            None => self.tool_now(call, server, name).await,
         }
-        // It may have come since it was last looked.
+    }
+
+    /// The same, as the server has it now.
+    async fn tool_now(
+        &self,
+        call: &Call,
+        server: &Arc<Server>,
+        name: &str,
+    ) -> Result<Arc<Known>, Fault> {
         let instance = server.open(call).await?;
         server.look(&instance).await?;
-        seen().ok_or_else(|| self.unknown(call, &format!("{}::{name}", server.name())))
+        let found = self.state().tool_of(server, name);
+        found.ok_or_else(|| self.unknown(call, &format!("{}::{name}", server.name())))
     }
 
     /// The fault of a tool that is not there, with those that might be meant.
@@ -163,8 +172,12 @@ impl Gateway {
         let running = self.0.calls.begin(call, work);
         let begun = running.begun.clone();
         let working = async {
-            let tool = self.tool_of(call, &server, &name).await?;
-            check(&tool, order.arguments)?;
+            let mut tool = self.tool_of(call, &server, &name).await?;
+            if check(&tool, order.arguments).is_err() {
+                // It may take something else than when it was last looked.
+                tool = self.tool_now(call, &server, &name).await?;
+                check(&tool, order.arguments)?;
+            }
             let called = Called {
                 order,
                 server: &server,
@@ -214,11 +227,7 @@ impl Gateway {
         let order = called.order;
         let how = How {
             deadline: Some(Instant::now() + order.timeout),
-            delegate: Some(Arc::new(Heard {
-                peer: ForPeer::new(call.peer.clone()),
-                begun: begun.clone(),
-                names_folders: instance.names_folders(),
-            })),
+            delegate: Some(Arc::new(Heard::by(call, begun, &instance))),
             meta: order.meta.clone(),
             ..How::default()
         };
@@ -250,11 +259,21 @@ fn check(tool: &Known, arguments: &RawValue) -> Result<(), Fault> {
 }
 
 /// The caller, as the server's counterpart; whatever is heard is a sign of life.
-struct Heard {
+pub(crate) struct Heard {
     peer: ForPeer,
     begun: Arc<Begun>,
     /// Whether the caller's folders are told.
     names_folders: bool,
+}
+
+impl Heard {
+    pub(crate) fn by(call: &Call, begun: &Arc<Begun>, instance: &InUse) -> Self {
+        Self {
+            peer: ForPeer::new(call.peer.clone()),
+            begun: begun.clone(),
+            names_folders: instance.names_folders(),
+        }
+    }
 }
 
 impl Delegate for Heard {

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{Request, answer, long, say, say_progress, trace};
 
+const LIST_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+
 /// What is remembered between calls.
 #[derive(Default)]
 struct House {
@@ -16,12 +18,17 @@ struct House {
     /// A call that has asked something.
     asking: Option<String>,
     grown: bool,
+    /// What it means to book is another thing than it was.
+    rebuilt: bool,
 }
 
 pub(crate) fn serve() {
     trace(&format!("started {}", std::process::id()));
     eprintln!("the house is open");
-    let mut house = House::default();
+    let mut house = House {
+        rebuilt: times("rebuild") > 0,
+        ..House::default()
+    };
     for line in io::stdin().lock().split(b'\n').map_while(Result::ok) {
         let Some(request) = Request::read(&line) else {
             house.hear(&line);
@@ -175,7 +182,7 @@ impl House {
                 eprintln!("segmentation something");
                 std::process::exit(139);
             }
-            "look" | "put" if is_first(name) => std::process::exit(1),
+            "look" | "put" if times(name) == 1 => std::process::exit(1),
             "steps" => {
                 say_progress(request);
                 say(br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"careful"}}"#);
@@ -189,8 +196,16 @@ impl House {
             }
             "grow" => {
                 self.grown = true;
-                say(br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+                say(LIST_CHANGED);
                 answer(id, &text("grown"));
+            }
+            // Told to be quiet, it is as it was until it is started again.
+            "rebuild" => {
+                if arguments["quietly"] != true {
+                    self.rebuilt = true;
+                    say(LIST_CHANGED);
+                }
+                answer(id, &text("rebuilt"));
             }
             _ => answer(id, &text("done")),
         }
@@ -216,26 +231,39 @@ impl House {
             plain("steps", "Says how far it has come", reads.clone()),
             plain("ask", "Asks which room", json!({})),
             plain("grow", "Has one more tool from then on", json!({})),
-            json!({"name": "book", "title": "Book a room", "description": "Books a room in a hotel", "inputSchema": {
-                "type": "object",
-                "required": ["when"],
-                "properties": {
-                    "when": {"type": "string", "description": "The day of arrival"},
-                    "kind": {"enum": ["single", "double"], "default": "double"},
-                    "guests": {"type": "object", "properties": {"adults": {"type": "integer", "minimum": 1}}},
-                },
-            }}),
+            plain("rebuild", "Books something else from then on", json!({})),
+            self.book(),
         ];
         if self.grown {
             tools.push(plain("harvest", "Reaps what has grown", reads));
         }
         tools
     }
+
+    fn book(&self) -> Value {
+        if self.rebuilt {
+            return json!({"name": "book", "title": "Book a cabin", "description": "Books a cabin on a ship", "inputSchema": {
+                "type": "object",
+                "required": ["deck"],
+                "properties": {"deck": {"type": "integer"}},
+                "additionalProperties": false,
+            }});
+        }
+        json!({"name": "book", "title": "Book a room", "description": "Books a room in a hotel", "inputSchema": {
+            "type": "object",
+            "required": ["when"],
+            "properties": {
+                "when": {"type": "string", "description": "The day of arrival"},
+                "kind": {"enum": ["single", "double"], "default": "double"},
+                "guests": {"type": "object", "properties": {"adults": {"type": "integer", "minimum": 1}}},
+            },
+        }})
+    }
 }
 
-/// Whether the trace has this once.
-fn is_first(name: &str) -> bool {
+/// How often the trace has this.
+fn times(name: &str) -> usize {
     let path = std::env::var("TRACE").unwrap_or_default();
     let trace = std::fs::read_to_string(path).unwrap_or_default();
-    trace.lines().filter(|line| *line == name).count() == 1
+    trace.lines().filter(|line| *line == name).count()
 }

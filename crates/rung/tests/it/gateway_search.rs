@@ -196,3 +196,61 @@ fn mistyped_and_inflected_words_find_what_is_meant() {
         );
     }
 }
+
+/// All that is told of a tool, and what it takes, is what its server says now: after it said that something changed, and after
+/// it was started again and said nothing.
+#[test]
+fn a_tool_that_becomes_another_under_its_name_is_that_one_everywhere() {
+    let cabin = json!({"deck": 3});
+    for quietly in [false, true] {
+        let street = Street::with_a_house();
+        let mut client = street.client(&[]);
+        let room = client.invoke("house::book", &json!({"when": "today"}));
+        assert_eq!(room["structuredContent"]["ok"], true, "{room}");
+        client.invoke("house::rebuild", &json!({"quietly": quietly}));
+        if quietly {
+            let restart = json!({"server_name": "house"});
+            client.call("gateway.restart_server", &restart);
+        }
+        // Whoever knows what it takes now need not search, and is not held to what it took.
+        let booked = client.invoke("house::book", &cabin);
+        assert_eq!(booked["structuredContent"]["ok"], true, "{booked}");
+        let described = client.call("gateway.describe", &json!({"tool_id": "house::book"}));
+        let described = &described["structuredContent"];
+        assert_eq!(
+            (&described["title"], &described["args"][0]["name"]),
+            (&json!("Book a cabin"), &json!("deck")),
+            "{described}"
+        );
+        let ship = search(&mut client, &json!({"query": "cabin on a ship"}));
+        assert_eq!(ids(&ship), ["house::book"], "{ship}");
+        let hotel = search(&mut client, &json!({"query": "hotel"}));
+        assert!(!ids(&hotel).contains(&"house::book"), "{hotel}");
+        for before in [
+            json!({"when": "today"}),
+            json!({"when": "today", "deck": 3}),
+        ] {
+            let refused = client.invoke("house::book", &before);
+            assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+        }
+        // The gateway that comes after knows no other.
+        assert_eq!(client.stdio.finish().0, 0);
+        let mut client = street.client(&[]);
+        let hotel = search(&mut client, &json!({"query": "hotel"}));
+        assert!(!ids(&hotel).contains(&"house::book"), "{hotel}");
+    }
+}
+
+/// What a server was last seen to take may be long ago. It is no reason to refuse what the server takes now.
+#[test]
+fn nothing_is_refused_for_what_a_server_took_before_it_was_started_again() {
+    let street = Street::with_a_house();
+    let mut before = street.client(&[]);
+    before.invoke("house::rebuild", &json!({"quietly": true}));
+    assert_eq!(before.stdio.finish().0, 0);
+    let mut client = street.client(&[]);
+    let booked = client.invoke("house::book", &json!({"deck": 3}));
+    assert_eq!(booked["structuredContent"]["ok"], true, "{booked}");
+    let refused = client.invoke("house::book", &json!({"when": "today"}));
+    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+}
