@@ -68,7 +68,7 @@ fn converse(mode: &str) {
     if mode == "words" {
         eprintln!("the database is locked");
     }
-    let (mut calls, mut looks) = (0, 0);
+    let (mut calls, mut task) = (0, tasks::Task::default());
     let mut lines = io::stdin().lock().split(b'\n');
     while let Some(Ok(line)) = lines.next() {
         let Some(request) = Request::read(&line) else {
@@ -78,7 +78,7 @@ fn converse(mode: &str) {
         let Some(id) = request.id.as_deref() else {
             continue;
         };
-        if tasks::answered(mode, id, &request, &mut looks) {
+        if task.answered(mode, id, &request) {
             continue;
         }
         match request.method.as_str() {
@@ -100,6 +100,12 @@ fn converse(mode: &str) {
             }
             "tools/list" => answer(id, &tools(mode).to_string()),
             "tools/call" => call(mode, id, calls, &request, &mut lines),
+            // A task that asks while its result is waited for.
+            "tasks/result" => {
+                if let Some(said) = asked("q1", tasks::question(mode), &mut lines) {
+                    answer(id, &tasks::done(&said.to_string()).to_string());
+                }
+            }
             // Everything else comes back as it was sent.
             method if method.starts_with("echo") => {
                 answer(id, request.params.as_deref().unwrap_or("null"));
@@ -215,6 +221,12 @@ fn call(
             }
             answer(id, &done("after the flood"));
         }
+        // What was said of the call is given back.
+        "meta" | "modern-meta" => {
+            let params: Value =
+                serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
+            answer(id, &done(&params["_meta"].to_string()));
+        }
         // What is given is given back.
         "mirror" | "modern-mirror" => answer(id, &request.arguments()),
         "long" => long(id, request),
@@ -241,7 +253,7 @@ fn asked_twice(
     request: &Request,
     lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>,
 ) -> Option<String> {
-    let first = asked("q1", lines)?;
+    let first = asked("q1", tasks::form("q1"), lines)?["content"].take();
     say_progress(request);
     match mode {
         "asks-and-hangs" => return None,
@@ -251,15 +263,18 @@ fn asked_twice(
         }
         _ => {}
     }
-    let second = asked("q2", lines)?;
+    let second = asked("q2", tasks::form("q2"), lines)?["content"].take();
     Some(format!("{first} {second}"))
 }
 
 /// What is answered to a question; nothing where the call is cancelled meanwhile.
-fn asked(id: &str, lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>) -> Option<Value> {
-    let params = json!({"message": id, "requestedSchema": {"type": "object", "properties": {}}});
-    let question =
-        json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params});
+fn asked(
+    id: &str,
+    mut question: Value,
+    lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>,
+) -> Option<Value> {
+    question["jsonrpc"] = "2.0".into();
+    question["id"] = id.into();
     say(question.to_string().as_bytes());
     for line in lines.map_while(Result::ok) {
         if let Some(request) = Request::read(&line) {
@@ -269,7 +284,7 @@ fn asked(id: &str, lines: &mut dyn Iterator<Item = io::Result<Vec<u8>>>) -> Opti
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         if message["id"] == id {
             trace("answered");
-            return Some(message["result"]["content"].clone());
+            return Some(message["result"].clone());
         }
     }
     None

@@ -4,64 +4,110 @@ use serde_json::{Value, json};
 
 use crate::{Request, answer, say};
 
-/// Answers a request, where this mode knows it. Whether it did. `looks` counts how often the task was looked at.
-pub(crate) fn answered(mode: &str, id: &str, request: &Request, looks: &mut usize) -> bool {
-    match (mode, request.method.as_str()) {
-        ("tasks" | "tasks-last", "tools/call") => {
-            let params: Value =
-                serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
-            let mut task = state(mode, "working");
-            task["ttl"] = params["task"]["ttl"].clone();
-            let result = match params.get("task") {
-                Some(_) => json!({"task": task}),
-                None => done("at once"),
-            };
-            answer(id, &result.to_string());
-        }
-        ("modern-tasks", "tools/call") => {
-            let mut task = state(mode, "working");
-            task["resultType"] = "task".into();
-            answer(id, &task.to_string());
-        }
-        ("tasks" | "modern-tasks", "tasks/get") => {
-            *looks += 1;
-            let mut task = state(mode, if *looks > 1 { "completed" } else { "working" });
-            if mode == "modern-tasks" && *looks > 1 {
-                task["result"] = done("in the end");
+/// The one task there is.
+#[derive(Default)]
+pub(crate) struct Task {
+    /// How often it was looked at.
+    looks: usize,
+    /// What it was told when it asked.
+    told: Option<Value>,
+}
+
+impl Task {
+    /// Answers a request, where this mode knows it. Whether it did.
+    pub(crate) fn answered(&mut self, mode: &str, id: &str, request: &Request) -> bool {
+        let params: Value =
+            serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
+        let result = match (mode, request.method.as_str()) {
+            ("tasks" | "tasks-last" | "tasks-ask" | "tasks-ask-folders", "tools/call") => {
+                let mut task = state(mode, "working");
+                task["ttl"] = params["task"]["ttl"].clone();
+                match params.get("task") {
+                    Some(_) => json!({"task": task}),
+                    None => done("at once"),
+                }
             }
-            answer(id, &task.to_string());
-        }
-        // One that is never done.
-        ("tasks-last", "tasks/get") => answer(id, &state(mode, "working").to_string()),
-        ("tasks", "tasks/result") => answer(id, &done("in the end").to_string()),
-        ("tasks", "tasks/list") => {
-            answer(id, &json!({"tasks": [state(mode, "working")]}).to_string());
-        }
-        ("tasks" | "tasks-last" | "modern-tasks", "tasks/cancel") => {
-            answer(id, &state(mode, "cancelled").to_string());
-        }
-        // Asks two things at once, and gives back what it is answered.
-        ("modern-asks-both", "tools/call") => {
-            let params: Value =
-                serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
-            let question = json!({"method": "elicitation/create", "params": {"message": "Well?"}});
-            let both = json!({"one": question, "other": question});
-            let asks =
-                json!({"resultType": "input_required", "inputRequests": both, "requestState": "s"});
-            let answers = params.get("inputResponses");
-            let result = answers.map_or(asks, |answers| done(&answers.to_string()));
-            answer(id, &result.to_string());
-        }
-        ("listens", "resources/subscribe") => {
-            answer(id, "{}");
-            updated();
-        }
-        ("modern-listens", "subscriptions/listen") => updated(),
-        ("modern-tasks", "tasks/update")
-        | ("listens", "resources/unsubscribe" | "logging/setLevel") => answer(id, "{}"),
-        _ => return false,
+            ("modern-tasks" | "modern-tasks-ask", "tools/call") => {
+                let mut task = state(mode, "working");
+                task["resultType"] = "task".into();
+                task
+            }
+            ("tasks" | "modern-tasks", "tasks/get") => {
+                self.looks += 1;
+                let mut task = state(
+                    mode,
+                    if self.looks > 1 {
+                        "completed"
+                    } else {
+                        "working"
+                    },
+                );
+                if mode == "modern-tasks" && self.looks > 1 {
+                    task["result"] = done("in the end");
+                }
+                task
+            }
+            // One that is never done.
+            ("tasks-last", "tasks/get") => state(mode, "working"),
+            ("tasks-ask" | "tasks-ask-folders", "tasks/get") => state(mode, "input_required"),
+            ("modern-tasks-ask", "tasks/get") => self.asking(mode),
+            ("modern-tasks-ask", "tasks/update") => {
+                self.told = Some(params["inputResponses"].clone());
+                json!({})
+            }
+            ("tasks", "tasks/result") => done("in the end"),
+            ("tasks", "tasks/list") => json!({"tasks": [state(mode, "working")]}),
+            (_, "tasks/cancel") if mode.contains("tasks") => state(mode, "cancelled"),
+            // Asks two things at once, and gives back what it is answered.
+            ("modern-asks-both", "tools/call") => {
+                let question =
+                    json!({"method": "elicitation/create", "params": {"message": "Well?"}});
+                let both = json!({"one": question, "other": question});
+                let asks = json!({"resultType": "input_required", "inputRequests": both, "requestState": "s"});
+                let answers = params.get("inputResponses");
+                answers.map_or(asks, |answers| done(&answers.to_string()))
+            }
+            ("listens", "resources/subscribe") => {
+                answer(id, "{}");
+                updated();
+                return true;
+            }
+            ("modern-listens", "subscriptions/listen") => {
+                updated();
+                return true;
+            }
+            ("modern-tasks", "tasks/update")
+            | ("listens", "resources/unsubscribe" | "logging/setLevel") => json!({}),
+            _ => return false,
+        };
+        answer(id, &result.to_string());
+        true
     }
-    true
+
+    /// One that waits until it is told which room, and then is done.
+    fn asking(&self, mode: &str) -> Value {
+        let Some(told) = &self.told else {
+            let mut task = state(mode, "input_required");
+            task["inputRequests"] = json!({"room": question(mode)});
+            return task;
+        };
+        let mut task = state(mode, "completed");
+        task["result"] = done(&told.to_string());
+        task
+    }
+}
+
+/// What a task asks: which room, or which folders there are.
+pub(crate) fn question(mode: &str) -> Value {
+    match mode {
+        "tasks-ask-folders" => json!({"method": "roots/list"}),
+        _ => form("Which room?"),
+    }
+}
+
+pub(crate) fn form(message: &str) -> Value {
+    let schema = json!({"type": "object", "properties": {}});
+    json!({"method": "elicitation/create", "params": {"message": message, "requestedSchema": schema}})
 }
 
 fn state(mode: &str, status: &str) -> Value {
@@ -73,7 +119,7 @@ fn state(mode: &str, status: &str) -> Value {
     json!({"taskId": "t1", "status": status, poll: 50, "vendor": 1})
 }
 
-fn done(text: &str) -> Value {
+pub(crate) fn done(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 

@@ -1,5 +1,7 @@
 //! `gateway.tasks_result`: what a task gave, once it is over.
 
+use std::sync::Arc;
+
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::How;
 use rung_tool::Reply;
@@ -11,6 +13,7 @@ use super::tasks_get::{find, look};
 use super::{Asking, Definition, READS};
 use crate::answer::dressed;
 use crate::calls::Work;
+use crate::invoke::Heard;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.tasks_result",
@@ -36,13 +39,6 @@ struct Input {
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     let task = find(&asking, &input.server_name, &input.task_id)?;
-    let how = How {
-        deadline: Some(Instant::now() + input.options.timeout()),
-        delegate: Some(std::sync::Arc::new(rung_mcp::ForPeer::new(
-            asking.call.peer.clone(),
-        ))),
-        ..How::default()
-    };
     let waiting = asking.gateway.0.calls.begin(
         asking.call,
         Work {
@@ -52,6 +48,12 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             task_id: Some(task.id.clone()),
         },
     );
+    let heard = Heard::by(asking.call, &waiting.begun, &task.instance);
+    let how = How {
+        deadline: Some(Instant::now() + input.options.timeout()),
+        delegate: Some(Arc::new(heard)),
+        ..How::default()
+    };
     let connection = &task.instance.connection;
     let answer = tokio::select! {
         biased;

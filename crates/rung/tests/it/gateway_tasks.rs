@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Session, Street, error, plays, text};
+use crate::gateway::{Client, Session, Street, error, plays, text};
+use crate::stdio::{Stdio, meta};
 
 fn begin(session: &Session<'_>) -> Value {
     let begun = session.call(
@@ -182,5 +183,131 @@ fn without_a_wish_for_a_task_the_result_comes_by_itself() {
         let mut client = street.client(&[]);
         let done = client.invoke("works::a", &json!({}));
         assert_eq!(text(&done), said, "{part}: {done}");
+    }
+}
+
+const ASKING: [&str; 2] = ["tasks-ask", "modern-tasks-ask"];
+
+fn asking_street(part: &str) -> Street {
+    let street = Street::new();
+    street.configure(&json!({"works": street.traced(part, "works")}));
+    street
+}
+
+/// Whether there is no question that was not answered.
+fn is_asked_nothing(client: &Client) -> bool {
+    client.heard.iter().all(|said| said.get("id").is_none())
+}
+
+fn wish() -> Value {
+    json!({"tool_id": "works::a", "task": {}})
+}
+
+#[test]
+fn what_a_task_asks_is_asked_of_whoever_waits_for_its_result() {
+    for part in ASKING {
+        let street = asking_street(part);
+        let mut client = street.client_that_can(&[], &json!({"elicitation": {}}));
+        let begun = client.call("gateway.invoke", &wish());
+        assert_eq!(
+            begun["structuredContent"]["task"]["status"], "working",
+            "{part}: {begun}"
+        );
+        let looked = client.call("gateway.tasks_get", &named());
+        assert_eq!(
+            looked["structuredContent"]["task"]["status"], "input_required",
+            "{part}: {looked}"
+        );
+        assert!(is_asked_nothing(&client), "{:?}", client.heard);
+        let waiting = client.begin("gateway.tasks_result", &named());
+        let asked = client.hear(|message| message["method"] == "elicitation/create");
+        assert_eq!(asked["params"]["message"], "Which room?", "{part}: {asked}");
+        let result = json!({"action": "accept", "content": {"room": "seven"}});
+        client
+            .stdio
+            .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+        let result = client.answer(waiting)["result"].clone();
+        assert!(text(&result).contains("seven"), "{part}: {result}");
+        assert_eq!(result["structuredContent"]["tool_id"], "works::a");
+        assert!(is_asked_nothing(&client), "once: {:?}", client.heard);
+    }
+}
+
+#[test]
+fn what_a_task_asks_is_asked_of_a_modern_client_as_well() {
+    for part in ASKING {
+        let street = asking_street(part);
+        let mut client = Stdio::of(&mut street.command(&[]));
+        let can = meta(&json!({"elicitation": {}}));
+        let begin = json!({"name": "gateway.invoke", "arguments": wish(), "_meta": can});
+        let begun = client.request("tools/call", &begin)["result"].clone();
+        assert_eq!(
+            begun["structuredContent"]["task"]["task_id"], "t1",
+            "{part}: {begun}"
+        );
+        let mut wait = json!({"name": "gateway.tasks_result", "arguments": named(), "_meta": can});
+        let asked = client.request("tools/call", &wait)["result"].clone();
+        assert_eq!(asked["resultType"], "input_required", "{part}: {asked}");
+        let questions = asked["inputRequests"].as_object().unwrap();
+        let key = questions.keys().next().unwrap();
+        wait["requestState"] = asked["requestState"].clone();
+        wait["inputResponses"] = json!({key: {"action": "accept", "content": {"room": "seven"}}});
+        let result = client.request("tools/call", &wait)["result"].clone();
+        assert!(text(&result).contains("seven"), "{part}: {result}");
+    }
+}
+
+/// Nobody hangs, and the task waits for whoever can answer.
+#[test]
+fn what_a_task_asks_of_a_client_that_takes_no_questions_is_told_and_not_awaited() {
+    for part in ASKING {
+        let street = asking_street(part);
+        let mut client = street.client(&[]);
+        client.call("gateway.invoke", &wish());
+        let looked = client.call("gateway.tasks_get", &named());
+        let task = &looked["structuredContent"]["task"];
+        assert_eq!(task["status"], "input_required", "{part}: {looked}");
+        let result = client.call("gateway.tasks_result", &named());
+        if part.starts_with("modern") {
+            let asks = &task["input_requests"]["room"]["params"]["message"];
+            assert_eq!(asks, "Which room?", "{looked}");
+            let told = error(&result)["message"].as_str().unwrap();
+            assert!(told.contains("elicitation/create"), "{result}");
+            let still = client.call("gateway.tasks_get", &named());
+            assert_eq!(&still["structuredContent"]["task"], task);
+        } else {
+            // It was told that there is no answer, and ended by itself.
+            assert!(!result.to_string().contains("accept"), "{result}");
+            assert_eq!(street.times("works", "answered"), 1);
+        }
+        assert_eq!(street.times("works", "tasks/cancel"), 0, "{part}");
+        assert!(is_asked_nothing(&client), "{part}: {:?}", client.heard);
+    }
+}
+
+#[test]
+fn a_task_of_a_server_that_is_everybodys_is_not_told_anybodys_folders() {
+    for (sharing, told) in [("client", true), ("shared", false)] {
+        let street = Street::new();
+        let mut works = plays("tasks-ask-folders");
+        works["sharing"] = sharing.into();
+        street.configure(&json!({"works": works}));
+        let mut client = street.client_that_can(&[], &json!({"roots": {}}));
+        client.call("gateway.invoke", &wish());
+        let waiting = client.begin("gateway.tasks_result", &named());
+        if told {
+            let asked = client.hear(|message| message["method"] == "roots/list");
+            let result = json!({"roots": [{"uri": "file:///work"}]});
+            client
+                .stdio
+                .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+        }
+        let result = client.answer(waiting)["result"].clone();
+        assert_eq!(
+            text(&result).contains("file:///work"),
+            told,
+            "{sharing}: {result}"
+        );
+        assert!(is_asked_nothing(&client), "{sharing}: {:?}", client.heard);
     }
 }
