@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, text};
+use crate::gateway::{Client, Street, plays, text};
 use crate::stdio::{Stdio, meta};
 
 /// Our own server, which is modern, with what the protocol's own suite calls.
@@ -238,4 +238,44 @@ fn what_a_caller_says_of_a_call_goes_along_with_it() {
     let back = client.invoke("mirror::a", &given);
     assert_eq!(back["z"], 1, "{back}");
     assert_eq!(back["a"], given["a"]);
+}
+
+#[test]
+fn what_is_said_of_a_call_arrives_beside_what_the_protocol_says() {
+    let street = Street::new();
+    street.configure(&json!({"old": plays("meta"), "new": plays("modern-meta")}));
+    let mut client = street.client(&[]);
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let digest = "ab".repeat(32);
+    for (tool_id, version) in [("old::a", Value::Null), ("new::a", json!("2026-07-28"))] {
+        let arguments = json!({
+            "tool_id": tool_id,
+            "trace_context": {"traceparent": parent, "tracestate": "a=1,b=\"2\"", "baggage": "k=v"},
+            "run_correlation_id": "run 7",
+            "seat_correlation_id": "seat \"8\"",
+            "evidence_label_digest": digest,
+            "_meta": {"vendor/own": {"deep": [1.5, null]}, "traceparent": "mine", "io.modelcontextprotocol/protocolVersion": "1999"},
+        });
+        let told = client.call("gateway.invoke", &arguments);
+        let told: Value = serde_json::from_str(text(&told)).unwrap();
+        // What is said in its own place counts before what is said among others.
+        for (name, value) in [
+            ("traceparent", json!(parent)),
+            ("tracestate", json!("a=1,b=\"2\"")),
+            ("baggage", json!("k=v")),
+            ("rung/run_correlation_id", json!("run 7")),
+            ("rung/seat_correlation_id", json!("seat \"8\"")),
+            ("rung/evidence_label_digest", json!(digest)),
+            ("vendor/own", json!({"deep": [1.5, null]})),
+        ] {
+            assert_eq!(told[name], value, "{tool_id} {name}: {told}");
+        }
+        // Which protocol is spoken is not the caller's to say.
+        if !version.is_null() {
+            assert_eq!(told["io.modelcontextprotocol/protocolVersion"], version);
+        }
+        let bare = client.invoke(tool_id, &json!({}));
+        assert!(!text(&bare).contains("rung/"), "{bare}");
+        assert!(!text(&bare).contains("trace"), "{bare}");
+    }
 }
