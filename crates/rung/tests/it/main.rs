@@ -29,11 +29,14 @@ mod gateway;
 mod gateway_calls;
 mod gateway_config;
 mod gateway_direct;
+#[cfg(target_os = "linux")]
+mod gateway_disk;
 mod gateway_ending;
 mod gateway_eras;
 mod gateway_failures;
 mod gateway_http;
 mod gateway_load;
+mod gateway_modern;
 mod gateway_policy;
 mod gateway_results;
 mod gateway_search;
