@@ -12,7 +12,7 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::Answer;
 use rung_mcp::splice;
-use rung_tool::{Call, Given, Keep, Names, Reply, written};
+use rung_tool::{Call, Given, Keep, LongResult, Names, Reply, written};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -78,10 +78,7 @@ pub(crate) async fn dressed(
 ) -> Result<Reply, Fault> {
     let raw = match given(answer, masks)? {
         Given::Here(raw) => raw,
-        long @ Given::Long(_) => {
-            let call = within(call, limits.max_bytes.min(limits.max_tokens));
-            return Reply::relay(long, &call, keep).await;
-        }
+        Given::Long(long) => return in_part(long, tool_id, limits, call, keep).await,
     };
     let parts = Parts::of(&raw);
     let whole = match tool_id {
@@ -285,14 +282,14 @@ impl<'r> Parts<'r> {
         if !call.rendering.structured {
             return self.around(None);
         }
-        let mut said = said(tool_id, !self.is_error, raw_bytes);
+        let mut said = said(tool_id, !self.is_error, raw_bytes as u64);
         let next = json!({"handle": handle.to_string(), "path": "content"});
         said["meta"] = meta(handle, &next, call.names);
         self.around(Some(&said.to_string()))
     }
 }
 
-fn said(tool_id: &str, ok: bool, raw_bytes: usize) -> Value {
+fn said(tool_id: &str, ok: bool, raw_bytes: u64) -> Value {
     json!({"tool_id": tool_id, "ok": ok, "truncated": true, "raw_size_estimate": raw_bytes})
 }
 
@@ -317,6 +314,28 @@ async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn Keep>) -> Result<Handle
         })
 }
 
+/// How a result begins that is too long to be held. It is not counted in tokens, of which none is shorter than a byte.
+async fn in_part(
+    long: LongResult,
+    tool_id: Option<&str>,
+    limits: Limits,
+    call: &Call,
+    keep: Arc<dyn Keep>,
+) -> Result<Reply, Fault> {
+    let (max_bytes, raw_bytes) = (limits.max_bytes.min(limits.max_tokens), long.bytes);
+    let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
+    let mut reply = Reply::relay(Given::Long(long), &call, keep).await?;
+    if let (Some(tool_id), Some(shown)) = (tool_id, reply.structured_content.clone()) {
+        let said = among(&shown, said(tool_id, !reply.is_error, raw_bytes));
+        reply.structured_content = Some(written(&said));
+        // The least limits hold the way to the result, and nothing else.
+        if reply.bytes() > max_bytes {
+            reply.structured_content = Some(shown);
+        }
+    }
+    Ok(reply)
+}
+
 /// Both forms, cut.
 fn cut(
     raw: &RawValue,
@@ -328,17 +347,29 @@ fn cut(
     let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
     let mut reply = Reply::preview(raw, handle, &call);
     if let (Some(tool_id), Some(structured)) = (tool_id, &reply.structured_content) {
-        let mut shown: Value = serde_json::from_str(structured.get()).unwrap_or_default();
-        let mut said = said(tool_id, !reply.is_error, raw.get().len());
-        let told = shown
-            .as_object_mut()
-            .and_then(|shown| shown.shift_remove("meta"));
-        if shown.as_object().is_some_and(|shown| !shown.is_empty()) {
-            said["result"] = shown;
+        let mut said = among(
+            structured,
+            said(tool_id, !reply.is_error, raw.get().len() as u64),
+        );
+        if said.get("meta").is_none() {
+            said["meta"] = meta(handle, &json!({"handle": handle.to_string()}), call.names);
         }
-        said["meta"] = told
-            .unwrap_or_else(|| meta(handle, &json!({"handle": handle.to_string()}), call.names));
         reply.structured_content = Some(written(&said));
     }
     reply
+}
+
+/// What is shown of a result, beside what is said of it.
+fn among(shown: &RawValue, mut said: Value) -> Value {
+    let mut shown: Value = serde_json::from_str(shown.get()).unwrap_or_default();
+    let told = shown
+        .as_object_mut()
+        .and_then(|shown| shown.shift_remove("meta"));
+    if shown.as_object().is_some_and(|shown| !shown.is_empty()) {
+        said["result"] = shown;
+    }
+    if let Some(told) = told {
+        said["meta"] = told;
+    }
+    said
 }

@@ -83,6 +83,31 @@ fn the_next_call_that_a_preview_names_is_one_that_works() {
     assert!(texts.contains(handle(&shown)), "{texts}");
 }
 
+/// However long it is, what is said of it is the same.
+#[test]
+fn a_result_that_is_too_long_to_be_held_is_told_as_any_other() {
+    const LONG: usize = 6 << 20;
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let (bytes, shown) = invoke_raw(
+        &mut client,
+        &json!({"tool_id": "house::text", "arguments": {"bytes": LONG}}),
+    );
+    assert!(bytes <= 50_000, "{bytes} bytes");
+    assert!(tokens(&shown.to_string()) <= 4_000);
+    let said = &shown["structuredContent"];
+    assert_eq!(
+        (&said["tool_id"], &said["ok"], &said["truncated"]),
+        (&json!("house::text"), &json!(true), &json!(true)),
+        "{said}"
+    );
+    assert!(said["raw_size_estimate"].as_u64().unwrap() > LONG as u64);
+    let read = client.call("rung.read", &said["meta"]["next"]["arguments"]);
+    assert_ne!(read["isError"], true, "{read}");
+    let whole: Value = serde_json::from_slice(&street.sandbox.export(handle(&shown))).unwrap();
+    assert!(whole["content"][0]["text"] == long_text(LONG).as_str());
+}
+
 /// What fits is not kept, and not touched.
 #[test]
 fn a_text_that_fits_is_sent_as_it_is() {
@@ -179,7 +204,7 @@ fn the_least_limits_still_hold_the_way_to_the_whole() {
             let digits = number.split(|c: char| !c.is_ascii_digit()).next()?;
             digits.parse().ok()
         };
-        for bytes in [150, 400, 3_000, 400_000, BYTES] {
+        for bytes in [150, 400, 3_000, 400_000, BYTES, 6 << 20] {
             let (size, shown) = invoke_raw(
                 &mut client,
                 &json!({"tool_id": "house::text", "arguments": {"bytes": bytes}}),
