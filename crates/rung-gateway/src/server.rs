@@ -625,6 +625,7 @@ impl Server {
             Error::Refused { .. } => format!(
                 "gateway.describe says what the tool takes; gateway.catalog_search lists what {name} has"
             ),
+            Error::Unanswered { .. } => return error.into(),
             Error::Unusable { .. } => {
                 format!("gateway.restart_server {{\"server_name\":\"{name}\"}} starts it anew")
             }

@@ -54,6 +54,14 @@ pub enum Error {
         /// In its own words.
         refusal: Refused,
     },
+    /// It asked something in its turn that nobody here answers.
+    #[error("{server} asks what nobody here answers: {why}")]
+    Unanswered {
+        /// Which server.
+        server: Arc<str>,
+        /// What it asked.
+        why: String,
+    },
     /// It answered with something that is none.
     #[error("{server} gave an answer that cannot be used: {why}")]
     Unusable {
@@ -127,6 +135,7 @@ impl Coded for Error {
             Self::Unauthorized { .. } => Code::SourceUnauthorized,
             Self::Lost { .. } | Self::Late { .. } => Code::OutcomeUnknown,
             Self::Refused { .. } => Code::SourceRefused,
+            Self::Unanswered { .. } => Code::MissingCapability,
             Self::Unusable { .. } => Code::SourceFailed,
         }
     }
@@ -139,6 +148,7 @@ impl Coded for Error {
                 "look whether it was done before doing it again"
             }
             Self::Refused { .. } => "correct the request, or list what the server has",
+            Self::Unanswered { .. } => "call from a client that declares that it can be asked",
             Self::Unusable { .. } => return None,
         };
         Some(hint.to_owned())

@@ -1,5 +1,6 @@
 //! A call from its beginning to its end, where the server asks in between or answers with a task.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::intake::Answer;
 use super::link::Ask;
 use super::lists::Tool;
 use super::{Connection, Error, How};
-use crate::envelope::json;
+use crate::envelope::{code, json};
 use crate::headers::mirrored;
 use crate::splice;
 use crate::version::Version;
@@ -319,7 +320,13 @@ impl Connection {
         let mut answers = Vec::new();
         for ((key, _), answer) in requests.into_iter().zip(given.map_err(late)?) {
             let answer = answer.map_err(|why| {
-                unusable(format!("it asks what has no answer here: {}", why.message))
+                if why.code == code::METHOD_NOT_FOUND {
+                    return Error::Unanswered {
+                        server: self.name().clone(),
+                        why: why.message,
+                    };
+                }
+                unusable(format!("what it asks has no answer: {}", why.message))
             })?;
             answers.push(format!("{}:{}", Value::from(key), answer.get()));
         }
@@ -408,7 +415,7 @@ impl Running<'_> {
 
     /// Follows a task of the modern era.
     async fn follow(mut self, mut poll_ms: Option<u64>) -> Result<Answer, Error> {
-        let mut said = None;
+        let (mut said, mut answered) = (None, HashSet::new());
         loop {
             self.pause(poll_ms).await?;
             let raw_state = self.look(&mut said).await?;
@@ -442,23 +449,37 @@ impl Running<'_> {
                     self.wanted = false;
                     return Err(self.unknown("it was cancelled"));
                 }
-                "input_required" => {
-                    let responses = self
-                        .connection
-                        .answers(state.input_requests, self.how)
-                        .await?;
-                    let params = splice::with(self.named().get(), "inputResponses", &responses);
-                    let params = raw(params);
-                    let updated =
-                        self.connection
-                            .request("tasks/update", Some(&params), self.quietly());
-                    if let Err(error) = updated.await {
-                        return Err(self.lost(&error));
-                    }
-                }
+                "input_required" => self.inform(state.input_requests, &mut answered).await?,
                 _ => {}
             }
         }
+    }
+
+    /// Answers what a task asks. What was answered before may be among it until the server has noticed, and is not asked
+    /// again.
+    async fn inform(
+        &self,
+        questions: Option<&RawValue>,
+        answered: &mut HashSet<String>,
+    ) -> Result<(), Error> {
+        let all = splice::members(questions.map_or("{}", RawValue::get));
+        let mut new = all.ok_or_else(|| self.unknown("its questions cannot be read"))?;
+        new.retain(|(key, _)| !answered.contains(&**key));
+        if new.is_empty() {
+            return Ok(());
+        }
+        let asked = new.iter().fold("{}".to_owned(), |asked, (key, question)| {
+            splice::with(&asked, key, question.get())
+        });
+        let responses = self.connection.answers(Some(&raw(asked)), self.how).await?;
+        let params = splice::with(self.named().get(), "inputResponses", &responses);
+        let params = raw(params);
+        let updated = self
+            .connection
+            .request("tasks/update", Some(&params), self.quietly());
+        updated.await.map_err(|error| self.lost(&error))?;
+        answered.extend(new.into_iter().map(|(key, _)| key.into_owned()));
+        Ok(())
     }
 
     /// Follows a task of 2025-11-25. What it asks comes while its result is waited for.

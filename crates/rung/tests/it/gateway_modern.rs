@@ -38,14 +38,14 @@ impl Caller<'_> {
         answer["result"].clone()
     }
 
-    fn call(&self, tool: &str, arguments: Value) -> Value {
+    fn call(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments});
         self.request("tools/call", params)
     }
 
-    fn invoke(&self, tool_id: &str, arguments: Value) -> Value {
+    fn invoke(&self, tool_id: &str, arguments: &Value) -> Value {
         let arguments = json!({"tool_id": tool_id, "arguments": arguments});
-        self.call("gateway.invoke", arguments)
+        self.call("gateway.invoke", &arguments)
     }
 }
 
@@ -73,18 +73,18 @@ fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
         tools.contains(&"gateway.invoke") && tools.contains(&"rung.read"),
         "{tools:?}"
     );
-    let counted = alice.invoke("house::count", json!({}));
+    let counted = alice.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
     );
-    let shown = alice.invoke("house::text", json!({"bytes": BYTES}));
+    let shown = alice.invoke("house::text", &json!({"bytes": BYTES}));
     let handle = shown["structuredContent"]["meta"]["handle"].as_str();
     let handle = handle.unwrap_or_else(|| panic!("{shown}"));
     let mut next = json!({"handle": handle, "path": "content[0].text"});
     let mut read = String::new();
     loop {
-        let part = alice.call("rung.read", next);
+        let part = alice.call("rung.read", &next);
         let part = &part["structuredContent"];
         read.push_str(part["text"].as_str().unwrap_or_else(|| panic!("{part}")));
         match part["next_cursor"].as_str() {
@@ -100,7 +100,7 @@ fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
     assert_eq!(theirs["contents"][0]["text"], "what is noted", "{theirs}");
     let prompts = alice.request("prompts/list", json!({}));
     assert_eq!(names(&prompts, "prompts", "name"), ["house::greet"]);
-    let refused = alice.invoke("house::book", json!({}));
+    let refused = alice.invoke("house::book", &json!({}));
     assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
 }
 
@@ -138,9 +138,9 @@ fn a_modern_client_that_listens_hears_of_new_servers_and_new_tools() {
     street.configure(&json!({"house": street.house("house")}));
     hear_of("book");
     assert!(!has("harvest"));
-    alice.call("grow", json!({}));
+    alice.call("grow", &json!({}));
     hear_of("harvest");
-    let reaped = alice.call("harvest", json!({}));
+    let reaped = alice.call("harvest", &json!({}));
     assert_ne!(reaped["isError"], true, "{reaped}");
 }
 
@@ -156,7 +156,7 @@ fn a_modern_client_that_listens_hears_of_resources_when_a_server_is_first_seen()
     let wanted = json!({"notifications": {"resourcesListChanged": true}});
     let mut heard = alice.send("subscriptions/listen", wanted);
     heard.event().expect("it is acknowledged");
-    alice.call("gateway.connect_server", json!({"server_name": "house"}));
+    alice.call("gateway.connect_server", &json!({"server_name": "house"}));
     let said = heard.event().unwrap().json();
     assert_eq!(
         said["method"], "notifications/resources/list_changed",
