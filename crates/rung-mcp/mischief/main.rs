@@ -99,9 +99,11 @@ fn converse(mode: &str) {
                 );
             }
             "tools/list" => answer(id, &tools(mode).to_string()),
-            "tools/call" => call(mode, id, calls, &request, &mut lines),
-            // A task that asks while its result is waited for.
-            "tasks/result" => {
+            "tools/call" if mode != "tasks-ask-aloud" => {
+                call(mode, id, calls, &request, &mut lines);
+            }
+            // A task that asks while its result is waited for, or somebody else's.
+            "tools/call" | "tasks/result" => {
                 if let Some(said) = asked("q1", tasks::question(mode), &mut lines) {
                     answer(id, &tasks::done(&said.to_string()).to_string());
                 }
@@ -220,12 +222,6 @@ fn call(
                 say(line.as_bytes());
             }
             answer(id, &done("after the flood"));
-        }
-        // What was said of the call is given back.
-        "meta" | "modern-meta" => {
-            let params: Value =
-                serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
-            answer(id, &done(&params["_meta"].to_string()));
         }
         // What is given is given back.
         "mirror" | "modern-mirror" => answer(id, &request.arguments()),

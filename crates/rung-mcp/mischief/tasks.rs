@@ -19,12 +19,16 @@ impl Task {
         let params: Value =
             serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
         let result = match (mode, request.method.as_str()) {
-            ("tasks" | "tasks-last" | "tasks-ask" | "tasks-ask-folders", "tools/call") => {
+            // What was said of the call is given back.
+            ("meta" | "modern-meta", "tools/call") => done(&params["_meta"].to_string()),
+            (mode, "tools/call") if mode.starts_with("tasks") => {
                 let mut task = state(mode, "working");
                 task["ttl"] = params["task"]["ttl"].clone();
-                match params.get("task") {
-                    Some(_) => json!({"task": task}),
-                    None => done("at once"),
+                match (params.get("task"), mode) {
+                    (Some(_), _) => json!({"task": task}),
+                    (None, "tasks-ask-aloud") => return false,
+                    (None, "tasks-ask-one") => return true,
+                    (None, _) => done("at once"),
                 }
             }
             ("modern-tasks" | "modern-tasks-ask", "tools/call") => {
@@ -49,7 +53,7 @@ impl Task {
             }
             // One that is never done.
             ("tasks-last", "tasks/get") => state(mode, "working"),
-            ("tasks-ask" | "tasks-ask-folders", "tasks/get") => state(mode, "input_required"),
+            (mode, "tasks/get") if mode.starts_with("tasks-ask") => state(mode, "input_required"),
             ("modern-tasks-ask", "tasks/get") => self.asking(mode),
             ("modern-tasks-ask", "tasks/update") => {
                 self.told = Some(params["inputResponses"].clone());
@@ -102,12 +106,17 @@ impl Task {
     }
 }
 
-/// What a task asks: which room, or which folders there are.
+/// What a task asks: which room, or which folders there are. A task of 2025-11-25 says which task it is that asks.
 pub(crate) fn question(mode: &str) -> Value {
-    match mode {
-        "tasks-ask-folders" => json!({"method": "roots/list"}),
+    let mut question = match mode {
+        "tasks-ask-folders" => json!({"method": "roots/list", "params": {}}),
         _ => form("Which room?"),
+    };
+    if mode.starts_with("tasks") {
+        let related = json!({"io.modelcontextprotocol/related-task": {"taskId": "t1"}});
+        question["params"]["_meta"] = related;
     }
+    question
 }
 
 pub(crate) fn form(message: &str) -> Value {

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// An id longer than this is nobody's, and so is a progress token.
 pub(crate) const MAX_ID_BYTES: usize = 512;
+/// Where a message of 2025-11-25 names the task it belongs to, in `_meta`.
+pub(crate) const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// A message, borrowed from the bytes it came in.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use crate::client::Capabilities;
 use crate::connect::{
     Connection, Delegate, Dropped, Error, How, Options, Target, Tool, Unanswered,
 };
-use crate::envelope::code;
+use crate::envelope::{RELATED, code};
 
 /// How long a list is kept, where the server does not tell of changes; and where it does.
 const FRESH: Duration = Duration::from_secs(5);
@@ -360,9 +360,13 @@ impl Delegate for ForPeer {
         params: Option<&'a RawValue>,
     ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
         Box::pin(async move {
-            let params: Value = params
+            let mut params: Value = params
                 .and_then(|params| serde_json::from_str(params.get()).ok())
                 .unwrap_or_else(|| json!({}));
+            // A task of the server's is none that the caller knows.
+            if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
+                meta.shift_remove(RELATED);
+            }
             let ask = match method {
                 "elicitation/create" if params["mode"] == "url" => Ask::Visit,
                 "elicitation/create" => Ask::Form,

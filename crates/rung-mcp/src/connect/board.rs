@@ -12,9 +12,9 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::intake::{Answer, Arrived, taken_apart};
-use super::wire::Wire;
+use super::wire::{Sent, Wire};
 use crate::client::Capabilities;
-use crate::envelope::{ErrorBody, Id, Message, code, write_error, write_result};
+use crate::envelope::{ErrorBody, Id, Message, RELATED, code, write_error, write_result};
 use crate::session::cancelled;
 use crate::splice;
 
@@ -74,6 +74,16 @@ pub struct Unanswered {
     pub message: String,
 }
 
+/// The task that a message says it belongs to.
+fn related_task(params: &str) -> Option<String> {
+    let meta = splice::member(params, "_meta")?;
+    task_id(splice::member(meta.get(), RELATED)?.get())
+}
+
+fn task_id(object: &str) -> Option<String> {
+    serde_json::from_str(splice::member(object, "taskId")?.get()).ok()
+}
+
 /// An answer that says, against the rules, that there was no error.
 fn almost_an_answer(bytes: &[u8]) -> Option<(u64, Outcome)> {
     let text = std::str::from_utf8(bytes).ok()?;
@@ -109,6 +119,8 @@ pub(super) struct Board {
 struct Waiter {
     answer: oneshot::Sender<Outcome>,
     delegate: Option<Arc<dyn Delegate>>,
+    /// The task whose result this is.
+    task: Option<String>,
 }
 
 impl Board {
@@ -120,16 +132,32 @@ impl Board {
         }
     }
 
-    /// Waits for an answer. What is said of the request goes to `delegate`.
-    pub(super) fn wait(
+    /// Waits for the answer to a request. What is said of it goes to its delegate.
+    pub(super) fn wait(&self, sent: &Sent<'_>) -> oneshot::Receiver<Outcome> {
+        let of_task = sent.params.filter(|_| sent.method == "tasks/result");
+        self.wait_as(sent.id, sent.delegate.clone(), of_task.and_then(task_id))
+    }
+
+    /// Waits for an answer that never comes: until nobody answers any more.
+    pub(super) fn wait_for_end(&self, id: u64) -> oneshot::Receiver<Outcome> {
+        self.wait_as(id, None, None)
+    }
+
+    fn wait_as(
         &self,
         id: u64,
         delegate: Option<Arc<dyn Delegate>>,
+        task: Option<String>,
     ) -> oneshot::Receiver<Outcome> {
         let (answer, answered) = oneshot::channel();
+        let waiter = Waiter {
+            answer,
+            delegate,
+            task,
+        };
         // Where nobody answers any more, the sender is dropped here and the waiting fails at once.
         if let Some(waiting) = self.waiting.lock().as_mut() {
-            waiting.insert(id, Waiter { answer, delegate });
+            waiting.insert(id, waiter);
         }
         answered
     }
@@ -229,7 +257,8 @@ impl Board {
                 None
             }
             Ok(Message::Request { id, method, params }) => {
-                let delegate = delegate.cloned().unwrap_or_else(|| self.whoever_asked());
+                let delegate = delegate.cloned();
+                let delegate = delegate.unwrap_or_else(|| self.whoever_asked(params));
                 self.asked(id, method.into_owned(), params, delegate, wire);
                 None
             }
@@ -264,18 +293,22 @@ impl Board {
         match delegate.or(waiting.as_ref()) {
             Some(delegate) => delegate.told(method, params),
             // A line of a log names no request either.
-            None if method == "notifications/message" => self.whoever_asked().told(method, params),
+            None if method == "notifications/message" => {
+                self.whoever_asked(params).told(method, params);
+            }
             None => self.delegate.told(method, params),
         }
     }
 
-    /// On a pipe a question names no request. Where one request alone can have asked it, it is that one's. Who only listens for
-    /// the connection itself has asked nothing.
-    fn whoever_asked(&self) -> Arc<dyn Delegate> {
+    /// On a pipe a question names no request. Where one request alone can have asked it, it is that one's. What names a task is
+    /// for whoever waits for that task. Who only listens for the connection itself has asked nothing.
+    fn whoever_asked(&self, params: Option<&RawValue>) -> Arc<dyn Delegate> {
+        let task = params.and_then(|params| related_task(params.get()));
         let waiting = self.waiting.lock();
         let mut delegates = waiting.iter().flat_map(HashMap::values);
         let mut delegates = delegates
             .by_ref()
+            .filter(|waiter| task.is_none() || waiter.task == task)
             .filter_map(|waiter| waiter.delegate.as_ref())
             .filter(|delegate| !Arc::ptr_eq(delegate, &self.delegate));
         match (delegates.next(), delegates.next()) {

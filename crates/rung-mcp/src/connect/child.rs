@@ -406,7 +406,7 @@ async fn write(pipe: Weak<Pipe>, more_input: Arc<Notify>) {
 impl Wire for Pipe {
     fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
         Box::pin(async move {
-            let answered = self.board.wait(sent.id, sent.delegate);
+            let answered = self.board.wait(&sent);
             let number = match self.send(sent.message) {
                 Ok(number) => number,
                 Err(failure) => {

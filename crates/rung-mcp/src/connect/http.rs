@@ -518,7 +518,7 @@ impl Wire for Posts {
     fn exchange<'a>(&'a self, mut sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
         Box::pin(async move {
             // What is said of it, and now and then the answer, may come on the stream that belongs to no request.
-            let answered = self.board.wait(sent.id, sent.delegate.clone());
+            let answered = self.board.wait(&sent);
             let id = sent.id;
             let outcome = tokio::select! {
                 posted = self.post(&mut sent) => posted,
@@ -707,7 +707,7 @@ async fn read_old(
 impl Wire for OldStream {
     fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
         Box::pin(async move {
-            let mut answered = self.board.wait(sent.id, sent.delegate);
+            let mut answered = self.board.wait(&sent);
             // The answer may be there before it is said that the message was taken.
             let sending = self.send(sent.message);
             let sent_first = tokio::select! {

@@ -180,7 +180,7 @@ impl Link {
         };
         // An answer that never comes, except that nobody answers any more.
         tokio::select! {
-            _ = self.board.wait(id, None) => {}
+            _ = self.board.wait_for_end(id) => {}
             () = gone => {}
         }
     }

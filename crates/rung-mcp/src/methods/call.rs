@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Begun, read};
 use crate::client::{Client, Meta, TASKS, invalid, required};
-use crate::envelope::{Id, code, json};
+use crate::envelope::{Id, RELATED, code, json};
 use crate::exchange::{End, Exchange, Line, Opening, Outlet, Run};
 use crate::headers;
 use crate::held::{self, Ticket, Waiting};
@@ -31,8 +31,6 @@ const STATE: &str = "requestState";
 const LATER_ID_BYTES: usize = 40;
 /// What stands around the result of a task.
 const TASK_BYTES: usize = 1_600;
-/// Where a message of 2025-11-25 names the task it belongs to.
-const RELATED: &str = "io.modelcontextprotocol/related-task";
 /// Bytes of an address that an error repeats.
 const MAX_SHOWN_BYTES: usize = 300;
 

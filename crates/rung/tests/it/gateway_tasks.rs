@@ -199,6 +199,21 @@ fn is_asked_nothing(client: &Client) -> bool {
     client.heard.iter().all(|said| said.get("id").is_none())
 }
 
+/// Says which room, and gives the result that was waited for.
+fn answer_room(client: &mut Client, waiting: u64) -> Value {
+    let asked = client.hear(|message| message["method"] == "elicitation/create");
+    assert_eq!(asked["params"]["message"], "Which room?", "{asked}");
+    assert!(
+        !asked.to_string().contains("t1"),
+        "no task of theirs: {asked}"
+    );
+    let result = json!({"action": "accept", "content": {"room": "seven"}});
+    client
+        .stdio
+        .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    client.answer(waiting)["result"].clone()
+}
+
 fn wish() -> Value {
     json!({"tool_id": "works::a", "task": {}})
 }
@@ -220,13 +235,7 @@ fn what_a_task_asks_is_asked_of_whoever_waits_for_its_result() {
         );
         assert!(is_asked_nothing(&client), "{:?}", client.heard);
         let waiting = client.begin("gateway.tasks_result", &named());
-        let asked = client.hear(|message| message["method"] == "elicitation/create");
-        assert_eq!(asked["params"]["message"], "Which room?", "{part}: {asked}");
-        let result = json!({"action": "accept", "content": {"room": "seven"}});
-        client
-            .stdio
-            .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
-        let result = client.answer(waiting)["result"].clone();
+        let result = answer_room(&mut client, waiting);
         assert!(text(&result).contains("seven"), "{part}: {result}");
         assert_eq!(result["structuredContent"]["tool_id"], "works::a");
         assert!(is_asked_nothing(&client), "once: {:?}", client.heard);
@@ -284,6 +293,30 @@ fn what_a_task_asks_of_a_client_that_takes_no_questions_is_told_and_not_awaited(
         assert_eq!(street.times("works", "tasks/cancel"), 0, "{part}");
         assert!(is_asked_nothing(&client), "{part}: {:?}", client.heard);
     }
+}
+
+/// On a pipe, questions come with no request. Who is in the middle of something else is not asked them.
+#[test]
+fn what_a_task_asks_is_asked_of_nobody_but_its_owner() {
+    let can = json!({"elicitation": {}});
+    // While its owner waits for it, and somebody for something else.
+    let street = asking_street("tasks-ask-one");
+    let mut alice = street.client_that_can(&[], &can);
+    let mut bob = street.client_that_can(&[], &can);
+    alice.call("gateway.invoke", &wish());
+    bob.begin_invoke("works::a", &json!({}));
+    street.wait_for("works", "tools/call", 2);
+    let waiting = alice.begin("gateway.tasks_result", &named());
+    let result = answer_room(&mut alice, waiting);
+    assert!(text(&result).contains("seven"), "{result}");
+    // While nobody waits but somebody else.
+    let street = asking_street("tasks-ask-aloud");
+    let mut alice = street.client_that_can(&[], &can);
+    let mut bob = street.client_that_can(&[], &can);
+    alice.call("gateway.invoke", &wish());
+    let done = bob.invoke("works::a", &json!({}));
+    assert_eq!(text(&done), "null", "{done}");
+    assert!(is_asked_nothing(&bob), "{:?}", bob.heard);
 }
 
 #[test]
