@@ -681,6 +681,11 @@ impl InUse {
         forgets || !self.server.is_shared()
     }
 
+    /// Whether both use the same one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.instance, &other.instance)
+    }
+
     /// Another use of the same one.
     pub(crate) fn share(&self) -> Self {
         self.instance.busy.fetch_add(1, Ordering::AcqRel);

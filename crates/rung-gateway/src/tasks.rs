@@ -2,7 +2,6 @@
 //!
 //! A server's own list is never shown: it may hold the tasks of others.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -35,6 +34,11 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Whether it is the same task: what one server calls by one name.
+    fn is(&self, other: &Self) -> bool {
+        self.id == other.id && self.instance.is(&other.instance)
+    }
+
     /// Whether it goes on, as far as is known.
     pub(crate) fn is_active(&self) -> bool {
         let status = self.status();
@@ -51,67 +55,68 @@ impl Task {
     }
 }
 
-/// All tasks that are remembered, by server and id.
+/// All tasks that are remembered. Two servers of one name, for two clients, may call theirs the same.
 #[derive(Default)]
-pub(crate) struct Tasks(Mutex<HashMap<(Arc<str>, String), Task>>);
+pub(crate) struct Tasks(Mutex<Vec<Task>>);
 
 impl Tasks {
     pub(crate) fn add(&self, task: Task) {
         let mut tasks = self.0.lock();
-        let name = task.server.name().clone();
-        let of_server = |tasks: &HashMap<(Arc<str>, String), Task>| {
-            tasks.keys().filter(|(server, _)| *server == name).count()
-        };
-        while tasks.len() >= MAX_TASKS || of_server(&tasks) >= MAX_OF_SERVER {
+        // What one that was started anew calls so is this one from now on.
+        tasks.retain(|other| !other.is(&task));
+        let name = task.server.name();
+        let of_server = |other: &Task| other.server.name() == name;
+        loop {
             let all = tasks.len() >= MAX_TASKS;
-            let candidates = tasks
-                .iter()
-                .filter(|((server, _), _)| all || *server == name);
+            if !all && tasks.iter().filter(|other| of_server(other)).count() < MAX_OF_SERVER {
+                break;
+            }
             // Those that are over go first, and of those the oldest.
-            let oldest = candidates.min_by_key(|(_, task)| (task.is_active(), task.begun_ms));
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
+            let candidates = tasks.iter().enumerate();
+            let candidates = candidates.filter(|(_, other)| all || of_server(other));
+            let oldest = candidates.min_by_key(|(_, other)| (other.is_active(), other.begun_ms));
+            let Some((at, _)) = oldest else {
                 break;
             };
-            tasks.remove(&key);
+            tasks.remove(at);
         }
-        tasks.insert((name, task.id.clone()), task);
+        tasks.push(task);
     }
 
     /// Notes what was said of a task.
-    pub(crate) fn note(&self, server: &Arc<str>, id: &str, state: &str) {
-        if let Some(task) = self.0.lock().get_mut(&(server.clone(), id.to_owned())) {
-            task.state = state.into();
+    pub(crate) fn note(&self, task: &Task, state: &str) {
+        let mut tasks = self.0.lock();
+        if let Some(noted) = tasks.iter_mut().find(|other| other.is(task)) {
+            noted.state = state.into();
         }
     }
 
+    /// The task that its owner knows by this name: the newest, where several are called so.
     pub(crate) fn get(&self, server: &Arc<str>, id: &str, owner: &Owner) -> Option<Task> {
         let tasks = self.0.lock();
-        let task = tasks.get(&(server.clone(), id.to_owned()));
-        task.filter(|task| task.owner == *owner).cloned()
+        let mut newest = tasks.iter().rev();
+        let found = newest
+            .find(|task| task.server.name() == server && task.id == id && task.owner == *owner);
+        found.cloned()
     }
 
     /// Those that `wanted` wants, the oldest first.
     pub(crate) fn list(&self, wanted: impl Fn(&Task) -> bool) -> Vec<Task> {
         let tasks = self.0.lock();
-        let mut all: Vec<Task> = tasks
-            .values()
-            .filter(|task| wanted(task))
-            .cloned()
-            .collect();
+        let mut all: Vec<Task> = tasks.iter().filter(|task| wanted(task)).cloned().collect();
         drop(tasks);
         all.sort_by(|a, b| (a.begun_ms, &a.id).cmp(&(b.begun_ms, &b.id)));
         all
     }
 
     pub(crate) fn remove(&self, task: &Task) {
-        let key = (task.server.name().clone(), task.id.clone());
-        self.0.lock().remove(&key);
+        self.0.lock().retain(|other| !other.is(task));
     }
 
     /// Forgets what nobody will come back for.
     pub(crate) fn sweep(&self) {
         let over_ms = crate::now_ms().saturating_sub(KEPT_MS);
-        self.0.lock().retain(|_, task| {
+        self.0.lock().retain(|task| {
             let gone = match &task.owner {
                 Owner::Conversation(conversation) => !conversation.is_alive(),
                 Owner::Client(..) => false,

@@ -97,7 +97,6 @@ pub(super) async fn look(asking: &Asking<'_>, task: &Task) -> Result<Box<RawValu
         .task(&task.id, &How::default())
         .await;
     let state = state.map_err(|error| task.server.fault(error))?;
-    let tasks = &asking.gateway.0.tasks;
-    tasks.note(task.server.name(), &task.id, state.get());
+    asking.gateway.0.tasks.note(task, state.get());
     Ok(state)
 }

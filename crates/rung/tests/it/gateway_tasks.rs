@@ -104,6 +104,34 @@ fn the_task_of_another_client_is_as_one_that_is_not_there() {
     }
 }
 
+/// Servers count their tasks, and one that is each client's own counts from the beginning for each.
+#[test]
+fn tasks_of_two_clients_servers_are_two_whatever_they_are_called() {
+    let street = Street::new();
+    let mut works = plays("tasks-last");
+    works["sharing"] = "client".into();
+    street.configure(&json!({"works": works}));
+    let (alice, bob) = (street.token("alice"), street.token("bob"));
+    let server = street.listening(&[]);
+    let alice = Session::open(&server, Some(&alice));
+    let bob = Session::open(&server, Some(&bob));
+    begin(&alice);
+    begin(&bob);
+    let stopped = bob.call("gateway.tasks_cancel", &named());
+    assert_eq!(
+        stopped["structuredContent"]["status"], "cancelled",
+        "{stopped}"
+    );
+    let looked = alice.call("gateway.tasks_get", &named());
+    assert_eq!(
+        looked["structuredContent"]["task"]["status"], "working",
+        "{looked}"
+    );
+    let listed = alice.call("gateway.tasks_list", &json!({}));
+    let tasks = listed["structuredContent"]["tasks"].as_array().unwrap();
+    assert_eq!(tasks.len(), 1, "{listed}");
+}
+
 /// Waiting for a task is a call under way: it is listed with the task, and ended without the task.
 #[test]
 fn a_wait_for_a_task_is_listed_and_ended_and_the_task_goes_on() {
