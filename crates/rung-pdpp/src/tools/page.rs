@@ -373,15 +373,20 @@ impl<'v> Longs<'v> {
             return None;
         }
         // Said once for all that say no more than their names.
-        let read = brief.then(|| {
-            let mut read = json!({
-                "tool": "read_record_field",
-                "args": {"id": "<records[].id>", "field_path": "<field_windows[].field_path>", "offset_chars": chars},
-            });
-            if nested {
-                read["json_fields"] = json!({"tool": "fetch", "args": {"id": "<records[].id>", "fields": ["<json_fields[].field_path>"]}});
-            }
-            read
+        let read = brief.then_some(ReadAll {
+            tool: "read_record_field",
+            args: ReadText {
+                id: "<records[].id>",
+                field_path: "<field_windows[].field_path>",
+                offset_chars: chars,
+            },
+            json_fields: nested.then_some(ReadJson {
+                tool: "fetch",
+                args: ReadFields {
+                    id: "<records[].id>",
+                    fields: ["<json_fields[].field_path>"],
+                },
+            }),
         });
         Some(Told {
             kind,
@@ -401,8 +406,36 @@ struct Told<'v> {
     #[serde(skip_serializing_if = "Option::is_none")]
     preview_chars: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    read: Option<Value>,
+    read: Option<ReadAll>,
     records: Vec<Entry<'v>>,
+}
+
+/// How everything that is listed by name is read on.
+#[derive(Serialize)]
+struct ReadAll {
+    tool: &'static str,
+    args: ReadText,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    json_fields: Option<ReadJson>,
+}
+
+#[derive(Serialize)]
+struct ReadText {
+    id: &'static str,
+    field_path: &'static str,
+    offset_chars: usize,
+}
+
+#[derive(Serialize)]
+struct ReadJson {
+    tool: &'static str,
+    args: ReadFields,
+}
+
+#[derive(Serialize)]
+struct ReadFields {
+    id: &'static str,
+    fields: [&'static str; 1],
 }
 
 #[derive(Serialize)]

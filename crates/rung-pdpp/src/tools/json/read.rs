@@ -10,6 +10,8 @@ use super::{Json, Members, Text};
 
 /// What is nested deeper is odd.
 const MAX_DEPTH: usize = 100;
+/// Bytes that a text may have behind the first that does not stand there as it is meant, so that it is seldom moved.
+const SOME_MORE_BYTES: usize = 512;
 /// Digits of a whole number that always fits.
 const MAX_DIGITS: usize = 18;
 
@@ -88,23 +90,33 @@ impl<'a> Reader<'a> {
 
     /// A text of which the first quote is taken.
     fn string(&mut self) -> Option<Text<'a>> {
-        let start = self.at;
-        self.at += json_plain_bytes(self.rest());
-        if *self.rest().first()? == b'"' {
+        let plain = self.plain();
+        if self.rest().first() == Some(&b'"') {
             self.at += 1;
-            return Some(Text::as_it_stands(&self.text[start..self.at - 1]));
+            return Some(Text::as_it_stands(plain));
         }
+        let mut meant = String::with_capacity(plain.len() + SOME_MORE_BYTES);
+        meant.push_str(plain);
         loop {
-            match self.rest().first()? {
-                b'"' => break,
-                b'\\' => self.at += 2,
+            let (taken, meaning) = match self.rest() {
+                [b'"', ..] => break,
+                [b'\\', b'u', digits @ ..] => (6, unicode(digits)?),
+                [b'\\', named, ..] => (2, escaped(*named)?),
                 _ => return None,
-            }
-            self.at += json_plain_bytes(self.text.as_bytes().get(self.at..)?);
+            };
+            self.at += taken;
+            meant.push(meaning);
+            meant.push_str(self.plain());
         }
         self.at += 1;
-        let meant: String = serde_json::from_str(&self.text[start - 1..self.at]).ok()?;
         Some(meant.into())
+    }
+
+    /// What stands here as it is meant, up to what does not.
+    fn plain(&mut self) -> &'a str {
+        let start = self.at;
+        self.at += json_plain_bytes(self.rest());
+        &self.text[start..self.at]
     }
 
     /// A list of which the bracket is taken.
@@ -154,4 +166,25 @@ impl<'a> Reader<'a> {
         self.at += usize::from(over);
         over
     }
+}
+
+/// What a letter behind a backslash means.
+fn escaped(named: u8) -> Option<char> {
+    Some(match named {
+        b'"' | b'\\' | b'/' => char::from(named),
+        b'n' => '\n',
+        b't' => '\t',
+        b'r' => '\r',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        _ => return None,
+    })
+}
+
+/// What four digits mean; of a pair the half means nothing, and is odd.
+fn unicode(digits: &[u8]) -> Option<char> {
+    let digits = std::str::from_utf8(digits.get(..4)?).ok()?;
+    let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let code = u32::from_str_radix(digits, 16).ok().filter(|_| plain)?;
+    char::from_u32(code)
 }
