@@ -42,20 +42,38 @@ pub(super) struct Excerpt<'b> {
 }
 
 fn plain(text: &str) -> Cow<'_, str> {
-    let marked = MARKS.iter().any(|mark| text.contains(mark));
-    if !marked {
-        return text.into();
-    }
-    let unmarked = |text: String, mark: &&str| text.replace(mark, "");
-    MARKS.iter().fold(text.to_owned(), unmarked).into()
+    MARKS
+        .iter()
+        .fold(text.into(), |text, mark| without(text, mark))
 }
 
-/// The part of a text around what was looked for.
-pub(super) fn around<'t>(text: &'t str, q: &str, chars: usize) -> Cow<'t, str> {
-    // What is shown is near the beginning or near a word of the question; nobody looks further.
-    let text = one_line(rung_ladder::head(text, MAX_LOOKED_AT));
-    if !super::text::is_longer(&text, chars) {
+fn without<'t>(text: Cow<'t, str>, mark: &str) -> Cow<'t, str> {
+    let mut from = 0;
+    let mut rest = String::new();
+    for at in memchr::memmem::find_iter(text.as_bytes(), mark) {
+        rest.push_str(&text[from..at]);
+        from = at + mark.len();
+    }
+    if from == 0 {
         return text;
+    }
+    rest.push_str(&text[from..]);
+    rest.into()
+}
+
+/// The part of a text around what was looked for, on one line.
+fn excerpt<'t>(text: &'t str, q: &str, chars: usize) -> Cow<'t, str> {
+    // What is shown is near the beginning or near a word of the question; nobody looks further.
+    match one_line(rung_ladder::head(text, MAX_LOOKED_AT)) {
+        Cow::Borrowed(line) => around(line, q, chars),
+        Cow::Owned(line) => around(&line, q, chars).into_owned().into(),
+    }
+}
+
+/// The part of a line around what was looked for.
+pub(super) fn around<'t>(text: &'t str, q: &str, chars: usize) -> Cow<'t, str> {
+    if !super::text::is_longer(text, chars) {
+        return text.into();
     }
     let low = text.to_lowercase();
     let word = q.split_whitespace().take(MAX_WORDS).find_map(|word| {
@@ -128,7 +146,7 @@ impl<'b> Hit<'b> {
         Self {
             head,
             id,
-            snippet: snippet.map(|text| around(&plain(text), q, SNIPPET_CHARS).into_owned()),
+            snippet: snippet.map(|text| excerpt(&plain(text), q, SNIPPET_CHARS).into_owned()),
             excerpts,
         }
     }
@@ -303,7 +321,7 @@ impl<'b> Excerpt<'b> {
         }
         Some(Self {
             field,
-            text: around(&plain(text), q, SNIPPET_CHARS).into_owned(),
+            text: excerpt(&plain(text), q, SNIPPET_CHARS).into_owned(),
             complete,
             further,
         })

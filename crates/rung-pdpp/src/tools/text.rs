@@ -72,12 +72,14 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
 
 /// Whether a text is on one line already, with one space between its words and none around them.
 fn is_one_line(text: &str) -> bool {
-    let mut spaced = true;
-    let sound = text.chars().all(|c| {
-        let twice = std::mem::replace(&mut spaced, c == ' ') && spaced;
-        !twice && (spaced || c.is_ascii_graphic() || !(c.is_whitespace() || c.is_control()))
-    });
-    sound && (!spaced || text.is_empty())
+    let bytes = text.as_bytes();
+    let ends = [bytes.first(), bytes.last()];
+    if ends.contains(&Some(&b' ')) || bytes.iter().any(u8::is_ascii_control) {
+        return false;
+    }
+    let apart = bytes.windows(2).all(|two| two != b"  ");
+    let odd = |c: char| !c.is_ascii() && (c.is_whitespace() || c.is_control());
+    apart && (bytes.is_ascii() || !text.chars().any(odd))
 }
 
 /// A value within a list, without what separates its parts.
