@@ -173,9 +173,10 @@ impl Gateway {
         let begun = running.begun.clone();
         let working = async {
             let mut tool = self.tool_of(call, &server, &name).await?;
-            if check(&tool, order.arguments).is_err() {
+            if let Err(wrong) = check(&tool, order.arguments) {
                 // It may take something else than when it was last looked.
-                tool = self.tool_now(call, &server, &name).await?;
+                let now = self.tool_now(call, &server, &name).await;
+                tool = now.map_err(|_| wrong)?;
                 check(&tool, order.arguments)?;
             }
             let called = Called {
