@@ -62,7 +62,10 @@ fn push_escaped(out: &mut String, byte: u8) {
 pub fn json_plain_bytes(bytes: &[u8]) -> usize {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = EACH << 7;
-    let (words, last) = bytes.as_chunks::<8>();
+    // What is long is seen in larger pieces first.
+    let blocks = bytes.as_chunks::<32>().0.iter();
+    let before = 32 * blocks.take_while(|block| !has_escaped(block)).count();
+    let (words, last) = bytes[before..].as_chunks::<8>();
     for (at, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
         // The high bit of the first byte that is zero, and of none before it.
@@ -72,11 +75,11 @@ pub fn json_plain_bytes(bytes: &[u8]) -> usize {
         let backslash = zero(word ^ (EACH * u64::from(b'\\')));
         let found = (control | quote | backslash) & HIGH;
         if found != 0 {
-            return at * 8 + found.trailing_zeros() as usize / 8;
+            return before + at * 8 + found.trailing_zeros() as usize / 8;
         }
     }
     let plain = last.iter().take_while(|byte| extra_bytes(**byte) == 0);
-    words.len() * 8 + plain.count()
+    before + words.len() * 8 + plain.count()
 }
 
 /// Where in `text` the bytes are that a JSON string writes otherwise.

@@ -8,6 +8,7 @@ use std::fmt;
 
 use data_encoding::BASE64URL_NOPAD;
 use rung_fault::{Code, Fault};
+use rung_ladder::{json_plain_bytes, json_string_bytes, push_json_string};
 use serde::{Deserialize, Serialize};
 
 use super::ask::{Ask, encoded};
@@ -100,17 +101,43 @@ impl RecordNames<'_> {
         if !self.is_readable() {
             return self.uri();
         }
-        let connection = self.connection.unwrap_or_default();
-        let room = connection.len() + self.stream.len() + self.record.len() + 2;
+        let connection = self.connection.map_or(0, |connection| connection.len() + 1);
+        let room = connection + self.stream.len() + 1 + self.record.len();
         let mut shown = String::with_capacity(room);
-        if self.connection.is_some() {
-            shown.push_str(connection);
-            shown.push('/');
-        }
-        shown.push_str(self.stream);
-        shown.push(':');
-        shown.push_str(self.record);
+        self.push_to(&mut shown);
         shown
+    }
+
+    /// Writes its id as JSON.
+    pub(super) fn write(self, out: &mut String) {
+        if self.is_readable() && self.is_plain() {
+            out.push('"');
+            self.push_to(out);
+            out.push('"');
+        } else {
+            push_json_string(out, &self.shown());
+        }
+    }
+
+    /// Whether its names stand in JSON as they are.
+    fn is_plain(self) -> bool {
+        let parts = [
+            self.connection.unwrap_or_default(),
+            self.stream,
+            self.record,
+        ];
+        let plain = |part: &&str| json_plain_bytes(part.as_bytes()) == part.len();
+        parts.iter().all(plain)
+    }
+
+    fn push_to(self, out: &mut String) {
+        if let Some(connection) = self.connection {
+            out.push_str(connection);
+            out.push('/');
+        }
+        out.push_str(self.stream);
+        out.push(':');
+        out.push_str(self.record);
     }
 
     /// Bytes that its id takes as JSON.
@@ -118,7 +145,7 @@ impl RecordNames<'_> {
         if !self.is_readable() {
             return self.uri().len() + 2;
         }
-        let bytes = |part: &str| rung_ladder::json_string_bytes(part) - 2;
+        let bytes = |part: &str| json_string_bytes(part) - 2;
         let connection = self.connection.map_or(0, |part| bytes(part) + 1);
         connection + bytes(self.stream) + 1 + bytes(self.record) + 2
     }

@@ -4,8 +4,11 @@
 //! texts become previews, each listed with how to read on; then what is said of them is said in fewer words; then
 //! there are fewer records on the page. Names, cursors and short fields are never touched.
 
+use std::fmt::Write as _;
+
 use rung_ladder::{
     Budget, Measure, Path, fit, json_bytes, json_char_bytes, json_escapes, json_string_bytes,
+    push_json_string,
 };
 use rung_tool::{Reply, written};
 use serde::Serialize;
@@ -14,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::binary::is_base64;
 use super::id::{RecordId, RecordNames, WindowId};
-use super::json::{Json, Members, Text};
+use super::json::{Json, Members, Text, Verbatim};
 use super::ladder::{
     Known, LONG_CHARS, Ladder, MAX_RECORDS, RecordEntry, SHORT_CHARS, identity, is_cut,
 };
@@ -117,6 +120,7 @@ pub(super) struct Long<'v> {
     field: &'v str,
     nested: bool,
     pub(super) text: &'v Text<'v>,
+    chars: usize,
     binary: bool,
 }
 
@@ -124,6 +128,9 @@ pub(super) struct Long<'v> {
 struct Costs {
     /// Texts, beyond their quotes, for every length that they may be cut to.
     texts: Vec<Cost>,
+    /// Where among the first code points of a text are those that take more than a byte, and what all of them up to there take
+    /// beyond it; one text after the other.
+    wide: Vec<(usize, usize)>,
     /// The ids of records.
     ids: Vec<usize>,
 }
@@ -134,22 +141,22 @@ struct Cost {
     /// Whole, or as what stands for bytes.
     whole: usize,
     chars: usize,
-    /// Where among the first code points are those that take more than a byte, and what all of them up to there take beyond it.
-    wide: Vec<(usize, usize)>,
+    /// Which of the wide ones are its own.
+    wide: std::ops::Range<usize>,
 }
 
 impl Cost {
-    fn of(long: &Long<'_>) -> Self {
+    fn of(long: &Long<'_>, wide: &mut Vec<(usize, usize)>) -> Self {
         let given = long.text.json_bytes() - 2;
         if long.binary {
             return Self {
                 given,
                 whole: json_string_bytes(&preview(long.text, usize::MAX)) - 2,
                 chars: 0,
-                wide: Vec::new(),
+                wide: 0..0,
             };
         }
-        let (mut wide, mut beyond) = (Vec::new(), 0);
+        let (start, mut beyond) = (wide.len(), 0);
         let mut take = |at: usize, c: char| {
             let bytes = json_char_bytes(c);
             if bytes > 1 {
@@ -167,19 +174,20 @@ impl Cost {
         Self {
             given,
             whole: given,
-            chars: long.text.chars().count(),
-            wide,
+            chars: long.chars,
+            wide: start..wide.len(),
         }
     }
 
     /// Cut to so many code points.
-    fn bytes(&self, chars: usize) -> usize {
+    fn bytes(&self, chars: usize, wide: &[(usize, usize)]) -> usize {
         if self.chars <= chars.max(SHORT_CHARS) {
             return self.whole;
         }
         let chars = chars.min(MOST_CHARS);
-        let within = self.wide.partition_point(|(at, _)| *at < chars);
-        let beyond = within.checked_sub(1).map_or(0, |last| self.wide[last].1);
+        let own = &wide[self.wide.clone()];
+        let within = own.partition_point(|(at, _)| *at < chars);
+        let beyond = within.checked_sub(1).map_or(0, |last| own[last].1);
         chars + beyond + "…".len()
     }
 }
@@ -187,8 +195,11 @@ impl Cost {
 impl Costs {
     fn of(longs: &Longs<'_>) -> Self {
         let ids = longs.records.iter().map(|record| record.names.json_bytes());
+        let mut wide = Vec::new();
+        let texts = longs.texts.iter().map(|long| Cost::of(long, &mut wide));
         Self {
-            texts: longs.texts.iter().map(Cost::of).collect(),
+            texts: texts.collect(),
+            wide,
             ids: ids.collect(),
         }
     }
@@ -200,7 +211,8 @@ impl Costs {
 
     /// Of all texts, cut to so many code points.
     fn bytes(&self, chars: usize) -> usize {
-        self.texts.iter().map(|cost| cost.bytes(chars)).sum()
+        let each = self.texts.iter();
+        each.map(|cost| cost.bytes(chars, &self.wide)).sum()
     }
 }
 
@@ -253,6 +265,7 @@ impl<'v> Longs<'v> {
                 field,
                 nested,
                 text,
+                chars: text.chars().count(),
                 binary: is_base64(text),
             }),
             Json::Array(items) => {
@@ -351,23 +364,20 @@ impl<'v> Longs<'v> {
                 continue;
             }
             brief = true;
-            let field_windows = own
+            let texts = own
                 .iter()
-                .filter(|long| !long.nested && is_cut(long.text, chars))
-                .map(|long| BriefText {
-                    field_path: long.field,
-                    size_chars: long.text.chars().count(),
-                });
-            let json_fields = self.cut_json(at, chars).into_iter();
-            let json_fields: Vec<_> = json_fields
-                .map(|field_path| BriefJson { field_path })
-                .collect();
-            nested |= !json_fields.is_empty();
-            entries.push(Entry::Brief {
-                id: names.shown(),
-                field_windows: field_windows.collect(),
-                json_fields,
-            });
+                .filter(|long| !long.nested && is_cut(long.text, chars));
+            let texts = texts.map(|long| (long.field, Some(long.chars)));
+            let jsons = self.cut_json(at, chars);
+            nested |= !jsons.is_empty();
+            let jsons = jsons.into_iter().map(|field| (field, None));
+            let mut told = String::with_capacity(BRIEF_BYTES);
+            told.push_str("{\"id\":");
+            names.write(&mut told);
+            tell_names(&mut told, "field_windows", texts);
+            tell_names(&mut told, "json_fields", jsons);
+            told.push('}');
+            entries.push(Entry::Brief(Verbatim::of(told)));
         }
         if entries.is_empty() {
             return None;
@@ -442,25 +452,37 @@ struct ReadFields {
 #[serde(untagged)]
 enum Entry<'v> {
     Full(RecordEntry<'v>),
-    /// No more than names.
-    Brief {
-        id: String,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        field_windows: Vec<BriefText<'v>>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        json_fields: Vec<BriefJson<'v>>,
-    },
+    /// No more than names. There may be hundreds, so they are written where they are found.
+    Brief(Verbatim),
 }
 
-#[derive(Serialize)]
-struct BriefText<'v> {
-    field_path: &'v str,
-    size_chars: usize,
-}
+/// Bytes that a record takes by its names alone, as a rule.
+const BRIEF_BYTES: usize = 128;
 
-#[derive(Serialize)]
-struct BriefJson<'v> {
-    field_path: &'v str,
+/// Lists fields, if there are any, with how long they are.
+fn tell_names<'v>(
+    told: &mut String,
+    list: &str,
+    fields: impl Iterator<Item = (&'v str, Option<usize>)>,
+) {
+    let mut any = false;
+    for (field, size) in fields {
+        if any {
+            told.push(',');
+        } else {
+            let _never_fails = write!(told, ",\"{list}\":[");
+            any = true;
+        }
+        told.push_str("{\"field_path\":");
+        push_json_string(told, field);
+        if let Some(size) = size {
+            let _never_fails = write!(told, ",\"size_chars\":{size}");
+        }
+        told.push('}');
+    }
+    if any {
+        told.push(']');
+    }
 }
 
 /// Fields of a row with texts within them that are cut to so many code points.
@@ -930,15 +952,16 @@ impl<'a> Page<'a> {
                 let Some(connection) = row.get("connection_id").and_then(Json::as_str) else {
                     continue;
                 };
-                let connection = connection.to_owned();
+                let own = row.get("display_name").filter(|name| name.is_string());
+                let known = names.get(connection);
+                let once = own.is_some() && (known.is_none() || known == own);
+                let first = known.is_none().then(|| connection.to_owned());
                 row.remove("connector_instance_id");
                 if row.get("object").is_some_and(|object| *object == "record") {
                     row.remove("object");
                 }
-                let own = row.get("display_name").filter(|name| name.is_string());
-                let known = names.get(&connection);
-                if own.is_some() && (known.is_none() || known == own) {
-                    let name = row.remove("display_name").unwrap_or_default();
+                let name = once.then(|| row.remove("display_name")).flatten();
+                if let (Some(connection), Some(name)) = (first, name) {
                     names.insert(connection, name);
                 }
             }

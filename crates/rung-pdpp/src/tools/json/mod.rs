@@ -11,6 +11,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::ops::Index;
 
+use serde::de::IgnoredAny;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Number, Value};
@@ -167,7 +168,7 @@ impl<'a> Json<'a> {
     pub(super) fn written(&self) -> Verbatim {
         let mut out = String::with_capacity(self.bytes());
         self.write(&mut out);
-        Verbatim(out)
+        Verbatim::of(out)
     }
 
     /// Writes it behind what is there.
@@ -459,6 +460,14 @@ impl Serialize for Json<'_> {
 
 /// What was written as JSON, to be written once more as it is.
 pub(super) struct Verbatim(String);
+
+impl Verbatim {
+    /// What is JSON.
+    pub(super) fn of(json: String) -> Self {
+        debug_assert!(serde_json::from_str::<IgnoredAny>(&json).is_ok(), "{json}");
+        Self(json)
+    }
+}
 
 impl Serialize for Verbatim {
     /// As a `RawValue` does it, which could only be made by reading everything again.
