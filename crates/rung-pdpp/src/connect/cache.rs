@@ -81,6 +81,12 @@ pub struct Credential {
 #[derive(Debug, Clone)]
 pub struct Cache(PathBuf);
 
+/// When a file was written, if it is there, and how long it is.
+pub(crate) fn written(path: &Path) -> Option<(SystemTime, u64)> {
+    let facts = fs::metadata(path).ok()?;
+    Some((facts.modified().ok()?, facts.len()))
+}
+
 impl Cache {
     /// Under a folder, or in `.pdpp` of the working directory.
     pub fn at(root: Option<PathBuf>) -> Self {
@@ -104,12 +110,6 @@ impl Cache {
     /// What is kept of a provider.
     pub fn read(&self, provider: &str) -> Result<Option<Cached>, Fault> {
         read(&self.path(provider))
-    }
-
-    /// When what is kept of a provider was written, if anything is.
-    pub(crate) fn written(&self, provider: &str) -> Option<(SystemTime, u64)> {
-        let facts = fs::metadata(self.path(provider)).ok()?;
-        Some((facts.modified().ok()?, facts.len()))
     }
 
     /// Everything that is kept, and where.

@@ -8,6 +8,7 @@ mod flow;
 mod provider;
 mod refresh;
 
+pub(crate) use cache::written;
 pub use cache::{Cache, Cached, ClientKept, Credential};
 pub use flow::{Ask, Connected, Waiting, connect};
 pub use provider::provider_url;

@@ -624,7 +624,14 @@ impl<'a> Page<'a> {
 
     /// What programs are told, of the page as it is.
     fn told(&self, ladder: Option<Box<RawValue>>) -> Box<RawValue> {
-        written(&self.structured(self.body.written(), ladder))
+        const DATA: &str = "{\"data\":";
+        let around = written(&self.structured(Value::Null, ladder));
+        let rest = &around.get()[DATA.len() + "null".len()..];
+        let mut told = String::with_capacity(DATA.len() + self.body.bytes() + rest.len());
+        told.push_str(DATA);
+        self.body.write(&mut told);
+        told.push_str(rest);
+        written(&Verbatim::of(told))
     }
 
     /// The reply, or how many records fewer would fit.

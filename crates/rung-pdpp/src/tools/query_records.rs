@@ -320,12 +320,16 @@ fn slim<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize) ->
     Json::Object(told)
 }
 
+/// Bytes of a record in words, as a rule.
+const LINE_BYTES: usize = 512;
+
 /// A record in words: its fields, and where those that are cut go on.
 fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> Told {
     let id = identity(row, known);
     let shown_id = id.map(RecordNames::shown);
     let line = |chars: usize| {
-        let mut line = format!("record[{at}] ");
+        let mut line = String::with_capacity(LINE_BYTES);
+        let _never_fails = write!(line, "record[{at}] ");
         slim(row, known, shown_id.as_deref(), chars).write(&mut line);
         line
     };

@@ -1,6 +1,7 @@
 //! A provider elsewhere, asked over HTTP with the token that is kept for it. The token goes there and nowhere else: it is
 //! not taken along to another address, and not shown in anything that comes back.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +17,7 @@ use super::ask::Ask;
 use super::json::Json;
 use super::provider::{Body, Content, MAX_BYTES, Said};
 use super::refusal::Refusal;
-use crate::connect::{Cache, Cached, ends_soon, fresh};
+use crate::connect::{Cache, Cached, ends_soon, fresh, written};
 
 /// Bytes of a header that is passed on.
 const MAX_HEADER_BYTES: usize = 200;
@@ -27,6 +28,8 @@ const MIN_TOKEN_BYTES: usize = 8;
 pub(super) struct Remote {
     url: String,
     cache: Cache,
+    /// Where the token is kept.
+    file: PathBuf,
     client: OnceLock<Client>,
     patience: Duration,
     known: Mutex<Option<Known>>,
@@ -48,6 +51,7 @@ pub(super) struct Credential {
 impl Remote {
     pub(super) fn new(url: String, cache: Cache, patience: Duration) -> Self {
         Self {
+            file: cache.path(&url),
             url,
             cache,
             client: OnceLock::new(),
@@ -62,9 +66,9 @@ impl Remote {
 
     /// The token that is kept, or the next one where that ends soon. The file is read when it was written since.
     pub(super) async fn credential(&self) -> Result<Arc<Credential>, Fault> {
-        let written = self.cache.written(&self.url);
+        let now = written(&self.file);
         if let Some(known) = &*self.known.lock().unwrap_or_else(PoisonError::into_inner)
-            && known.written == written
+            && known.written == now
             && !ends_soon(&known.cached)
         {
             return Ok(known.credential.clone());
@@ -80,7 +84,7 @@ impl Remote {
             authority,
         });
         let known = Known {
-            written: self.cache.written(&self.url),
+            written: written(&self.file),
             cached,
             credential: credential.clone(),
         };

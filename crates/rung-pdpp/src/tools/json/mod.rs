@@ -164,14 +164,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// It, as JSON.
-    pub(super) fn written(&self) -> Verbatim {
-        let mut out = String::with_capacity(self.bytes());
-        self.write(&mut out);
-        Verbatim::of(out)
-    }
-
-    /// Writes it behind what is there.
+    /// Writes it, as JSON, behind what is there.
     pub(super) fn write(&self, out: &mut String) {
         match self {
             Self::Null => out.push_str("null"),
@@ -481,7 +474,9 @@ impl Serialize for Verbatim {
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written().0)
+        let mut out = String::with_capacity(self.bytes());
+        self.write(&mut out);
+        f.write_str(&out)
     }
 }
 
@@ -499,7 +494,7 @@ mod tests {
                 let written = other.to_string();
                 assert_eq!(own.to_string(), written, "{text}");
                 assert_eq!(serde_json::to_string(&own).unwrap(), written, "{text}");
-                let within = serde_json::to_string(&[own.written()]).unwrap();
+                let within = serde_json::to_string(&[Verbatim::of(own.to_string())]).unwrap();
                 assert_eq!(within, format!("[{written}]"));
                 assert_eq!(own.bytes(), written.len(), "{text}");
                 assert!(!own.is_larger(written.len()), "{text}");

@@ -11,7 +11,7 @@ use super::{Json, Members, Text};
 /// What is nested deeper is odd.
 const MAX_DEPTH: usize = 100;
 /// Bytes that a text may have behind the first that does not stand there as it is meant, so that it is seldom moved.
-const SOME_MORE_BYTES: usize = 512;
+const SOME_MORE_BYTES: usize = 1_024;
 /// Digits of a whole number that always fits.
 const MAX_DIGITS: usize = 18;
 
