@@ -217,7 +217,6 @@ impl Costs {
 }
 
 /// The texts of some rows that may be cut, and whose they are.
-#[derive(Default)]
 pub(super) struct Longs<'v> {
     records: Vec<Record<'v>>,
     texts: Vec<Long<'v>>,
@@ -232,7 +231,10 @@ struct Record<'v> {
 
 impl<'v> Longs<'v> {
     pub(super) fn of(rows: &'v [Json<'v>], known: Known<'v>) -> Self {
-        let mut longs = Self::default();
+        let mut longs = Self {
+            records: Vec::with_capacity(rows.len()),
+            texts: Vec::with_capacity(rows.len()),
+        };
         for row in rows {
             longs.take(row, known, 0);
         }
@@ -265,7 +267,7 @@ impl<'v> Longs<'v> {
                 field,
                 nested,
                 text,
-                chars: text.chars().count(),
+                chars: text.chars_count(),
                 binary: is_base64(text),
             }),
             Json::Array(items) => {
@@ -346,7 +348,7 @@ impl<'v> Longs<'v> {
         ladder: Ladder<'_>,
         full: bool,
     ) -> Option<Told<'_>> {
-        let mut entries = Vec::new();
+        let mut entries = Vec::with_capacity(self.records.len());
         let (mut told, mut brief, mut nested) = (0, false, false);
         for (at, Record { names, row, .. }) in self.records.iter().enumerate() {
             if full && told < MAX_RECORDS {
@@ -627,7 +629,7 @@ impl<'a> Page<'a> {
         const DATA: &str = "{\"data\":";
         let around = written(&self.structured(Value::Null, ladder));
         let rest = &around.get()[DATA.len() + "null".len()..];
-        let mut told = String::with_capacity(DATA.len() + self.body.bytes() + rest.len());
+        let mut told = String::with_capacity(self.asking.usual_bytes());
         told.push_str(DATA);
         self.body.write(&mut told);
         told.push_str(rest);

@@ -423,9 +423,10 @@ impl Way<'_> {
     /// Code points of a field, where it is a text.
     fn size(&self, field: &str) -> Option<usize> {
         let value = self.row["data"].get(field).or_else(|| self.row.get(field));
-        value
-            .and_then(Json::as_str)
-            .map(|text| text.chars().count())
+        match value {
+            Some(Json::String(text)) => Some(text.chars_count()),
+            _ => None,
+        }
     }
 
     /// The first of some fields, from so many code points on where it is a text.

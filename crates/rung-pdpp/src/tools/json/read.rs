@@ -10,8 +10,6 @@ use super::{Json, Members, Text};
 
 /// What is nested deeper is odd.
 const MAX_DEPTH: usize = 100;
-/// Bytes that a text may have behind the first that does not stand there as it is meant, so that it is seldom moved.
-const SOME_MORE_BYTES: usize = 1_024;
 /// Digits of a whole number that always fits.
 const MAX_DIGITS: usize = 18;
 
@@ -95,7 +93,9 @@ impl<'a> Reader<'a> {
             self.at += 1;
             return Some(Text::as_it_stands(plain));
         }
-        let mut meant = String::with_capacity(plain.len() + SOME_MORE_BYTES);
+        // It ends with the next quote, as a rule.
+        let rest = memchr::memchr(b'"', self.rest()).unwrap_or_default();
+        let mut meant = String::with_capacity(plain.len() + rest);
         meant.push_str(plain);
         loop {
             let (taken, meaning) = match self.rest() {

@@ -26,6 +26,15 @@ impl<'a> Text<'a> {
         self.json_bytes
     }
 
+    /// Its code points.
+    pub(in crate::tools) fn chars_count(&self) -> usize {
+        // In ASCII, which is soon seen, there are as many as bytes.
+        if self.is_ascii() {
+            return self.len();
+        }
+        self.chars().count()
+    }
+
     pub(super) fn write(&self, out: &mut String) {
         if self.json_bytes == self.len() + "\"\"".len() {
             out.push('"');
