@@ -2,6 +2,7 @@
 //! not taken along to another address, and not shown in anything that comes back.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +22,8 @@ use crate::connect::{Cache, Cached, ends_soon, fresh, written};
 
 /// Bytes of a header that is passed on.
 const MAX_HEADER_BYTES: usize = 200;
+/// Sooner than a request may be given up.
+const PULSE: Duration = Duration::from_millis(900);
 /// Tokens that are shorter than this are not looked for in answers: they would be found in every word.
 const MIN_TOKEN_BYTES: usize = 8;
 
@@ -33,6 +36,7 @@ pub(super) struct Remote {
     client: OnceLock<Client>,
     patience: Duration,
     known: Mutex<Option<Known>>,
+    pulse: Arc<AtomicBool>,
 }
 
 /// What the file held when it was last read, and when that was written.
@@ -57,6 +61,7 @@ impl Remote {
             client: OnceLock::new(),
             patience,
             known: Mutex::default(),
+            pulse: Arc::default(),
         }
     }
 
@@ -119,7 +124,20 @@ impl Remote {
         Ok(self.client.get_or_init(|| client))
     }
 
+    /// A timer that rings before all others costs a call of the system. While requests are made, another one always rings before
+    /// theirs.
+    fn keep_a_pulse(&self) {
+        if !self.pulse.swap(true, Ordering::Relaxed) {
+            let pulse = self.pulse.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(PULSE).await;
+                pulse.store(false, Ordering::Relaxed);
+            });
+        }
+    }
+
     pub(super) async fn get(&self, credential: &Credential, ask: &Ask) -> Result<Said, Refusal> {
+        self.keep_a_pulse();
         let failed = |error: reqwest::Error| {
             let why = if error.is_timeout() {
                 format!("no answer within {} seconds", self.patience.as_secs())

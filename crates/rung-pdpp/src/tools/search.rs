@@ -380,12 +380,13 @@ impl Page<'_> {
         // Names are never left out, so they are counted before what was found.
         let most = if self.alone { usize::MAX } else { TOP_HITS };
         let top = self.hits.len().min(most);
-        let names: usize = self.hits[..top]
+        let named: Vec<String> = self.hits[..top]
             .iter()
             .enumerate()
-            .map(|(at, hit)| self.hit_words(at, hit, false).chars().count())
-            .sum();
-        room = room.saturating_sub(names);
+            .map(|(at, hit)| self.hit_words(at, hit, false))
+            .collect();
+        let chars = |line: &String| line.chars().count();
+        room = room.saturating_sub(named.iter().map(chars).sum());
         let mut told = vec![false; top];
         for (at, hit) in self.hits[..top].iter().enumerate() {
             for one in hit.all_excerpts().take(2) {
@@ -403,17 +404,16 @@ impl Page<'_> {
             let _ = write!(text, "\nEvidence excerpts:{evidence}");
         }
         text.push_str("\nTop results:");
-        for (at, hit) in self.hits[..top].iter().enumerate() {
+        for (at, (hit, line)) in self.hits.iter().zip(&named).enumerate() {
             // What was found of it is told above, where there was room.
-            let line = self.hit_words(at, hit, !told[at]);
-            let more = line.chars().count() - self.hit_words(at, hit, false).chars().count();
-            let fits = more <= room;
-            room -= if fits { more } else { 0 };
-            text.push_str(&if fits {
-                line
+            let whole = (!told[at]).then(|| self.hit_words(at, hit, true));
+            let more = whole.as_ref().map_or(0, chars).saturating_sub(chars(line));
+            if let Some(whole) = whole.filter(|_| more <= room) {
+                room -= more;
+                text.push_str(&whole);
             } else {
-                self.hit_words(at, hit, false)
-            });
+                text.push_str(line);
+            }
         }
         text.push_str(&closing);
         text
