@@ -18,9 +18,7 @@ use serde_json::{Value, json};
 use super::binary::is_base64;
 use super::id::{RecordId, RecordNames, WindowId};
 use super::json::{Json, Members, Text, Verbatim};
-use super::ladder::{
-    Known, LONG_CHARS, Ladder, MAX_RECORDS, RecordEntry, SHORT_CHARS, identity, is_cut,
-};
+use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
 use super::short::{MAX_DEPTH, shorten};
 use super::text::json_text;
 use super::{Asking, Structured};
@@ -122,6 +120,13 @@ pub(super) struct Long<'v> {
     pub(super) text: &'v Text<'v>,
     chars: usize,
     binary: bool,
+}
+
+impl Long<'_> {
+    /// Whether it is cut where texts are cut to so many code points.
+    fn is_cut(&self, chars: usize) -> bool {
+        self.chars > chars.max(SHORT_CHARS)
+    }
 }
 
 /// What everything takes in JSON.
@@ -332,7 +337,7 @@ impl<'v> Longs<'v> {
     pub(super) fn cut_json(&self, record: usize, chars: usize) -> Vec<&'v str> {
         let mut names: Vec<&str> = Vec::new();
         for long in self.own(record).iter().filter(|long| long.nested) {
-            let cut = is_cut(long.text, chars) || long.binary;
+            let cut = long.is_cut(chars) || long.binary;
             if cut && !names.contains(&long.field) {
                 names.push(long.field);
             }
@@ -347,43 +352,43 @@ impl<'v> Longs<'v> {
         chars: usize,
         ladder: Ladder<'_>,
         full: bool,
-    ) -> Option<Told<'_>> {
-        let mut entries = Vec::with_capacity(self.records.len());
+    ) -> Option<Told> {
+        let mut records = String::with_capacity(BRIEF_BYTES * self.records.len());
         let (mut told, mut brief, mut nested) = (0, false, false);
         for (at, Record { names, row, .. }) in self.records.iter().enumerate() {
             if full && told < MAX_RECORDS {
                 let cut_to = (chars < usize::MAX).then_some(chars);
                 let entry = ladder.record(*names, row, cut_to, &self.cut_json(at, chars));
                 told += usize::from(entry.is_some());
-                nested |= entry
-                    .as_ref()
-                    .is_some_and(|entry| !entry.json_fields.is_empty());
-                entries.extend(entry.map(Entry::Full));
+                if let Some(entry) = entry {
+                    nested |= !entry.json_fields.is_empty();
+                    records.push_str(if records.is_empty() { "[" } else { "," });
+                    records.push_str(&json_text(&entry));
+                }
                 continue;
             }
             let own = self.own(at);
-            if !own.iter().any(|long| is_cut(long.text, chars)) {
+            if !own.iter().any(|long| long.is_cut(chars)) {
                 continue;
             }
+            // There may be hundreds that say no more than their names.
             brief = true;
-            let texts = own
-                .iter()
-                .filter(|long| !long.nested && is_cut(long.text, chars));
+            let texts = own.iter().filter(|long| !long.nested && long.is_cut(chars));
             let texts = texts.map(|long| (long.field, Some(long.chars)));
             let jsons = self.cut_json(at, chars);
             nested |= !jsons.is_empty();
             let jsons = jsons.into_iter().map(|field| (field, None));
-            let mut told = String::with_capacity(BRIEF_BYTES);
-            told.push_str("{\"id\":");
-            names.write(&mut told);
-            tell_names(&mut told, "field_windows", texts);
-            tell_names(&mut told, "json_fields", jsons);
-            told.push('}');
-            entries.push(Entry::Brief(Verbatim::of(told)));
+            records.push_str(if records.is_empty() { "[" } else { "," });
+            records.push_str("{\"id\":");
+            names.write(&mut records);
+            tell_names(&mut records, ",\"field_windows\":[", texts);
+            tell_names(&mut records, ",\"json_fields\":[", jsons);
+            records.push('}');
         }
-        if entries.is_empty() {
+        if records.is_empty() {
             return None;
         }
+        records.push(']');
         // Said once for all that say no more than their names.
         let read = brief.then_some(ReadAll {
             tool: "read_record_field",
@@ -405,21 +410,21 @@ impl<'v> Longs<'v> {
             read_tool: "read_record_field",
             preview_chars: brief.then_some(chars),
             read,
-            records: entries,
+            records: Verbatim::of(records),
         })
     }
 }
 
 /// What is said of the fields of a page that are cut.
 #[derive(Serialize)]
-struct Told<'v> {
+struct Told {
     kind: &'static str,
     read_tool: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     preview_chars: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<ReadAll>,
-    records: Vec<Entry<'v>>,
+    records: Verbatim,
 }
 
 /// How everything that is listed by name is read on.
@@ -450,31 +455,19 @@ struct ReadFields {
     fields: [&'static str; 1],
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Entry<'v> {
-    Full(RecordEntry<'v>),
-    /// No more than names. There may be hundreds, so they are written where they are found.
-    Brief(Verbatim),
-}
-
 /// Bytes that a record takes by its names alone, as a rule.
 const BRIEF_BYTES: usize = 128;
 
 /// Lists fields, if there are any, with how long they are.
 fn tell_names<'v>(
     told: &mut String,
-    list: &str,
+    begin: &str,
     fields: impl Iterator<Item = (&'v str, Option<usize>)>,
 ) {
     let mut any = false;
     for (field, size) in fields {
-        if any {
-            told.push(',');
-        } else {
-            let _never_fails = write!(told, ",\"{list}\":[");
-            any = true;
-        }
+        told.push_str(if any { "," } else { begin });
+        any = true;
         told.push_str("{\"field_path\":");
         push_json_string(told, field);
         if let Some(size) = size {
