@@ -10,6 +10,7 @@
 mod answer;
 mod calls;
 mod catalogue;
+mod commands;
 pub mod config;
 mod definition;
 mod direct;

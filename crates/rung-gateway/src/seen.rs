@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// In which form a schema is written that does not say so.
+pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
 /// How much harm a tool could do, as far as can be told.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -112,6 +115,18 @@ impl Known {
 
     pub(crate) fn is_counted(&self) -> bool {
         self.tokens.get().is_some()
+    }
+
+    /// One of the things that it says of itself.
+    pub(crate) fn listed(&self, name: &str) -> Option<Value> {
+        let value = rung_mcp::splice::member(self.tool.listed.get(), name)?;
+        serde_json::from_str(value.get()).ok()
+    }
+
+    /// In which form its schema is written.
+    pub(crate) fn dialect(&self) -> &str {
+        let said = self.tool.input_schema["$schema"].as_str();
+        said.unwrap_or(DIALECT)
     }
 
     /// Its schema, made ready when it is first needed.

@@ -19,6 +19,7 @@ mod words;
 mod tests;
 
 use vocabulary::{Term, Vocabulary};
+pub(crate) use words::Sentence;
 
 /// What is searched: documents, numbered in the order in which they came.
 #[derive(Default)]

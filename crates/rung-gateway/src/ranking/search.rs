@@ -5,11 +5,9 @@ use rustc_hash::FxHashSet;
 use super::build::{form, mark, pair};
 use super::synonyms;
 use super::vocabulary::Term;
-use super::words::{Stems, WORD_BYTES, Written, folded, is_stop_word, words};
+use super::words::{READ_WORDS, Stems, WORD_BYTES, Written, folded, is_stop_word, words};
 use super::{Found, Hit, Index};
 
-/// Words of a query that are read; who says more has said it by then.
-const READ_WORDS: usize = 128;
 /// Words of a query that are looked for.
 const ASKED_WORDS: usize = 24;
 

@@ -13,6 +13,9 @@ use rust_stemmers::{Algorithm, Stemmer};
 /// A word has at most as many bytes; what is longer is no word.
 pub(super) const WORD_BYTES: usize = 64;
 
+/// Words of a query that are read; who says more has said it by then.
+pub(super) const READ_WORDS: usize = 128;
+
 /// What joins the parts of an identifier.
 const JOINTS: [char; 3] = ['_', '-', '.'];
 
@@ -108,6 +111,33 @@ fn begins(before: char, c: char, after: &str) -> bool {
     }
     // `getURL` and `URLPath` are cut before the last capital that a small letter follows, but `URLs` is the plural of one word.
     !before.is_uppercase() || (after.starts_with(char::is_lowercase) && after != "s")
+}
+
+/// What somebody says, of which phrases are looked for.
+pub(crate) struct Sentence {
+    stems: Stems,
+    /// In the order in which they were said.
+    words: Vec<String>,
+}
+
+impl Sentence {
+    pub(crate) fn of(text: &str) -> Self {
+        let stems = Stems::new();
+        let words = stemmed(&stems, text).take(READ_WORDS).collect();
+        Self { stems, words }
+    }
+
+    /// Whether the words of a phrase are said, one after another.
+    pub(crate) fn has(&self, phrase: &str) -> bool {
+        let phrase: Vec<String> = stemmed(&self.stems, phrase).collect();
+        self.words
+            .windows(phrase.len().max(1))
+            .any(|said| said == phrase)
+    }
+}
+
+fn stemmed<'t>(stems: &'t Stems, text: &'t str) -> impl Iterator<Item = String> + 't {
+    words(text).map(|word| stems.of(&word.whole()).into_owned())
 }
 
 /// What brings words to their stems.

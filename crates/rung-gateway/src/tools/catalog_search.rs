@@ -5,10 +5,12 @@ use std::sync::Arc;
 use rung_fault::Fault;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{Asking, Definition, READS};
+use crate::commands::{Hint, hints};
 use crate::policy::Thing;
-use crate::seen::{Known, Risk};
+use crate::seen::{DIALECT, Known, Risk};
 use crate::server::Server;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -60,6 +62,9 @@ struct Output {
     /// How many there are.
     total_available: usize,
     truncated: bool,
+    /// Commands of the caller's machine, which are no tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cli_hints: Vec<Hint>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_seen_yet: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +84,12 @@ struct Card {
     availability: &'static str,
     risk_hint: Risk,
     #[serde(skip_serializing_if = "Option::is_none")]
-    task_support: Option<String>,
+    icons: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution: Option<Value>,
+    /// Where it is not the usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema_dialect: Option<String>,
 }
 
 type Tool = (Arc<Server>, Arc<Known>);
@@ -87,6 +97,8 @@ type Tool = (Arc<Server>, Arc<Known>);
 /// Characters of a description on a card.
 const SHORT_CHARS: usize = 100;
 const LIMIT: usize = 20;
+/// Bytes of the icons on a card: an address is told, a picture is not.
+const ICONS_BYTES: usize = 256;
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
@@ -114,6 +126,12 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let names = unseen.iter().map(|server| server.name().to_string());
     let not_seen_yet: Vec<String> = names.collect();
     gateway.look_at(unseen);
+    let anywhere = input.filters.server.is_none();
+    let cli_hints = if anywhere {
+        hints(permit, &input.query)
+    } else {
+        Vec::new()
+    };
     let hint = if !not_seen_yet.is_empty() {
         Some("these servers are being looked at for the first time: search again in a few seconds")
     } else if !input.include_offline {
@@ -127,6 +145,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             total: found.total,
             total_available: shelf.tools.iter().filter(|tool| seen(tool)).count(),
             results,
+            cli_hints,
             hint,
             not_seen_yet,
         })
@@ -149,6 +168,7 @@ impl Filters {
 
 fn card((server, known): &Tool) -> Card {
     let (server_name, tool_name) = (server.name(), &known.tool.name);
+    let dialect = known.dialect();
     Card {
         tool_id: format!("{server_name}::{tool_name}"),
         server: server_name.to_string(),
@@ -162,7 +182,14 @@ fn card((server, known): &Tool) -> Card {
             "offline"
         },
         risk_hint: known.risk,
-        task_support: known.tasks.clone(),
+        icons: known
+            .listed("icons")
+            .filter(|icons| icons.to_string().len() <= ICONS_BYTES),
+        execution: known
+            .tasks
+            .as_ref()
+            .map(|support| json!({"taskSupport": support})),
+        schema_dialect: (dialect != DIALECT).then(|| dialect.to_owned()),
     }
 }
 

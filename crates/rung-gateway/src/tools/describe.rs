@@ -3,7 +3,6 @@
 use rung_fault::Fault;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::catalog_search::short;
@@ -75,15 +74,11 @@ struct Argument<'a> {
 
 /// Characters of an argument's description.
 const SHORT_CHARS: usize = 200;
-const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     let (server, known) = asking.gateway.tool(asking.call, &input.tool_id).await?;
-    let listed = |name: &str| -> Option<Value> {
-        let value = rung_mcp::splice::member(known.tool.listed.get(), name)?;
-        serde_json::from_str(RawValue::get(value)).ok()
-    };
+    let listed = |name: &str| known.listed(name);
     let schema = &*known.tool.input_schema;
     let destroys = "It may change or destroy something.";
     asking
@@ -98,7 +93,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             output_schema: listed("outputSchema").filter(|_| input.full),
             annotations: listed("annotations"),
             execution: listed("execution"),
-            schema_dialect: schema["$schema"].as_str().unwrap_or(DIALECT),
+            schema_dialect: known.dialect(),
             risk_hint: known.risk,
             safety_notes: (known.risk == Risk::High).then_some(destroys),
             invoke_as: super::invoke::DEFINITION.name,

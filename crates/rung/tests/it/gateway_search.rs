@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error, plays, until};
+use crate::gateway::{Client, Session, Street, error, plays, until};
+use crate::http::Server;
+use crate::stdio::Stdio;
 
 fn search(client: &mut Client, arguments: &Value) -> Value {
     client.call("gateway.catalog_search", arguments)["structuredContent"].clone()
@@ -56,6 +58,44 @@ fn servers_that_do_not_run_are_left_out_on_request() {
     assert_eq!(online["total"], 1, "{online}");
     let hint = online["hint"].as_str().unwrap();
     assert!(hint.contains("include_offline"), "{online}");
+}
+
+#[test]
+fn commands_of_this_machine_are_hinted_at_and_only_to_whoever_sits_at_it() {
+    let street = Street::with_a_house();
+    let bin = street.sandbox.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("jq"), "").unwrap();
+    let mut command = street.command(&[]);
+    let mut client = Client::open(Stdio::of(command.env("PATH", &bin)), &json!({}));
+    let found = search(&mut client, &json!({"query": "take json apart"}));
+    let hints = &found["cli_hints"];
+    assert_eq!(hints.as_array().unwrap().len(), 1, "{found}");
+    assert_eq!(hints[0]["name"], "jq", "{found}");
+    assert_eq!(hints[0]["available"], true, "{found}");
+    assert_eq!(hints[0]["path"], json!(bin.join("jq")), "{found}");
+    assert_eq!(hints[0]["help_command"], json!(["jq", "--help"]), "{found}");
+    // It is no tool, and what is not there is not hinted at.
+    let called = client.call("gateway.describe", &json!({"tool_id": "jq"}));
+    assert_eq!(error(&called)["code"], "unknown_tool", "{called}");
+    for arguments in [
+        json!({"query": "git commits"}),
+        json!({"query": "hotel"}),
+        json!({"query": "json", "filters": {"server": "house"}}),
+    ] {
+        let found = search(&mut client, &arguments);
+        assert!(found.get("cli_hints").is_none(), "{found}");
+    }
+    let token = street.token("elsewhere");
+    let flags = ["--transport", "http", "--port", "0"];
+    let server = Server::of(street.command(&flags).env("PATH", &bin));
+    let found = Session::open(&server, Some(&token)).call(
+        "gateway.catalog_search",
+        &json!({"query": "take json apart"}),
+    );
+    let found = &found["structuredContent"];
+    assert!(found["results"].is_array(), "{found}");
+    assert!(found.get("cli_hints").is_none(), "{found}");
 }
 
 #[test]
