@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault, nearest};
 use rung_kv::Records;
+use rung_mcp::connect::Target;
 use rung_tool::{Changes, Keep};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -71,6 +72,9 @@ pub trait Configure: Send + Sync {
 
     /// Whether anything was edited since it was last read, found out cheaply.
     fn is_edited(&self) -> bool;
+
+    /// Where it is read, and who sees what by it: whoever reads elsewhere, or other rules, has another one, now or after an edit.
+    fn read_from(&self) -> String;
 }
 
 /// The servers, for whoever runs them.
@@ -212,11 +216,16 @@ impl Gateway {
                 server.sweep(self.0.options.idle);
             }
             self.0.tasks.sweep();
-            if self.0.configure.is_edited()
-                && let Err(fault) = self.reload().await
-            {
-                tracing::warn!(%fault, "an edit of the configuration is refused; what held before holds");
-            }
+            self.take_up_edits().await;
+        }
+    }
+
+    /// Reads the configuration again where it was edited since.
+    pub async fn take_up_edits(&self) {
+        if self.0.configure.is_edited()
+            && let Err(fault) = self.reload().await
+        {
+            tracing::warn!(%fault, "an edit of the configuration is refused; what held before holds");
         }
     }
 
@@ -370,15 +379,27 @@ impl Gateway {
         Err(fault.with(Detail::Allowed, known))
     }
 
-    /// Stands for all servers as they are reached, and for what else is said: whoever has the same serves the same.
+    /// Stands for all servers as they are reached, for who sees what of them, and for what else is said: whoever has the same
+    /// serves the same.
     pub fn digest(&self, beside: &str) -> String {
-        let mut all = Sha256::new();
-        all.update(beside);
-        for server in self.state().servers.values() {
-            all.update(server.name().as_bytes());
-            all.update(&server.definition.digest);
-        }
-        HEXLOWER.encode(&all.finalize())
+        let state = self.state();
+        let all = state.servers.values().map(|server| &server.definition);
+        let homeless = |definition: &Definition| matches!(&definition.target, Target::Command(command) if command.dir.is_none());
+        // Such servers run where we do.
+        let here = all.clone().any(homeless).then(std::env::current_dir);
+        let here = here.and_then(Result::ok);
+        let servers = all.map(|definition| {
+            (
+                &definition.name,
+                &definition.digest,
+                &definition.withheld,
+                definition.edit_waits,
+                definition.eager,
+            )
+        });
+        let servers: Vec<_> = servers.collect();
+        let all = (beside, self.0.configure.read_from(), here, servers);
+        HEXLOWER.encode(&Sha256::digest(format!("{all:?}")))
     }
 
     /// The servers, for whoever runs them.

@@ -171,6 +171,14 @@ impl Configure for Setup {
         let edited = watch.as_mut().is_none_or(Watch::changed);
         self.is_policy_edited() || edited
     }
+
+    fn read_from(&self) -> String {
+        let policy = self.policy.get();
+        let rules = policy.files().iter().map(|seen| (&seen.path, &seen.digest));
+        let rules: Vec<_> = rules.collect();
+        let read = (&self.places, self.trust_project, self.open_to, rules);
+        format!("{read:?}")
+    }
 }
 
 fn skip(entry: &config::Skipped) -> Skipped {

@@ -247,6 +247,8 @@ fn serve_behind(
             let Ok(listener) = UnixListener::from_std(listener) else {
                 return;
             };
+            // It has waited since it was read, and who sees what may have been said anew.
+            gateway.take_up_edits().await;
             tokio::spawn(serve_others(listener, serving, Arc::default()));
             gateway.tend().await;
         });

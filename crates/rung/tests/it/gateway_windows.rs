@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, text, until};
+use crate::gateway::{Client, Street, error, text, until};
 use crate::other_servers::is_alive;
 use crate::stdio::{Stdio, modern};
 
@@ -153,4 +153,90 @@ fn windows_with_other_configurations_keep_apart() {
     let mut second = Client::open(stdio, &json!({}));
     assert_eq!(count(&mut second), 1);
     assert_eq!(street.starts("house"), 2);
+}
+
+/// A window at this folder, with the user's own servers.
+fn window_at(street: &Street, folder: &str, flags: &[&str]) -> Client {
+    let mut command = street.sandbox.command();
+    command
+        .arg("gateway")
+        .args(flags)
+        .current_dir(street.sandbox.home().join(folder))
+        .stderr(std::process::Stdio::null());
+    Client::open(Stdio::of(&mut command), &json!({}))
+}
+
+/// Two projects of a user who has a house.
+fn two_projects() -> Street {
+    let street = Street::new();
+    let file = json!({"mcpServers": {"house": street.house("house")}});
+    street.sandbox.write(".mcp.json", file.to_string());
+    for project in ["a", "b"] {
+        street
+            .sandbox
+            .write(&format!("{project}/package.json"), "{}");
+    }
+    street
+}
+
+/// Whoever came first must not say what others may do.
+#[test]
+fn a_window_is_served_by_its_own_policy_whoever_came_first() {
+    const DENIED: &str = "tools: {denylist: ['*::count']}";
+    let denies = |street: &Street, flags: &[&str]| {
+        let mut first = window_at(street, "a", flags);
+        assert_eq!(count(&mut first), 1);
+        let mut second = window_at(street, "b", flags);
+        let denied = second.invoke("house::count", &json!({}));
+        assert_eq!(error(&denied)["code"], "unknown_tool", "{flags:?}");
+        assert_eq!(count(&mut first), 2, "{flags:?}");
+    };
+    let street = two_projects();
+    street.sandbox.write("b/.mcp-gateway-policy.yaml", DENIED);
+    denies(&street, &[]);
+    let street = two_projects();
+    street.sandbox.write("a/rules.yaml", "{}");
+    street.sandbox.write("b/rules.yaml", DENIED);
+    denies(&street, &["--policy", "rules.yaml"]);
+}
+
+#[test]
+fn a_policy_that_comes_later_holds_for_the_window_it_is_meant_for() {
+    let street = two_projects();
+    let mut first = window_at(&street, "a", &[]);
+    let mut second = window_at(&street, "b", &[]);
+    assert_eq!(count(&mut first), 1);
+    let policy = "tools: {denylist: ['*::count']}";
+    street.sandbox.write("b/.mcp-gateway-policy.yaml", policy);
+    until("it holds", || {
+        (second.invoke("house::count", &json!({}))["isError"] == true).then_some(())
+    });
+    assert_eq!(count(&mut first), 2);
+}
+
+/// Whoever takes the place of the first has waited since it read its files.
+#[test]
+fn a_window_that_takes_over_goes_by_the_policy_as_it_is_then() {
+    let street = Street::with_a_house();
+    let policy = street.sandbox.write("policy.yaml", "{}");
+    let config = street.file();
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--policy",
+        policy.to_str().unwrap(),
+    ];
+    let open = || Client::open(Stdio::start(&street.sandbox, &flags), &json!({}));
+    let (mut first, mut second) = (open(), open());
+    assert_eq!(
+        (count(&mut first), count(&mut second)),
+        (json!(1), json!(2))
+    );
+    street
+        .sandbox
+        .write("policy.yaml", "tools: {denylist: ['*::count']}");
+    first.stdio.child.kill().unwrap();
+    first.stdio.child.wait().unwrap();
+    let denied = second.invoke("house::count", &json!({}));
+    assert_eq!(denied["isError"], true, "{denied}");
 }
