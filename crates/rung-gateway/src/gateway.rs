@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 
 use crate::calls::Calls;
 use crate::catalogue::Catalogue;
-use crate::definition::Definition;
+use crate::definition::{Definition, Withheld};
 use crate::direct::Surface;
-use crate::policy::Thing;
+use crate::policy::{Rule, Thing, Verdict};
 use crate::ranking::{Document, Index};
 use crate::seen::Known;
 use crate::server::{Common, Server};
@@ -99,6 +99,9 @@ pub struct Row {
     pub tools: Option<usize>,
     /// How it is.
     pub state: String,
+    /// Why it is not started, in one word, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub startup_skip_reason: Option<&'static str>,
     /// What is run or asked, as it is written.
     pub runs: String,
 }
@@ -201,15 +204,7 @@ impl Gateway {
     /// and takes up edits.
     pub async fn tend(&self) {
         const EVERY: Duration = Duration::from_secs(1);
-        let eager: Vec<_> = {
-            let state = self.state();
-            let eager = state.servers.values();
-            eager
-                .filter(|server| server.definition.eager)
-                .cloned()
-                .collect()
-        };
-        self.look_at(eager);
+        self.look_at(self.state().eager().cloned().collect());
         loop {
             tokio::time::sleep(EVERY).await;
             for server in self.state().servers.values() {
@@ -252,12 +247,8 @@ impl Gateway {
             .cloned()
             .collect();
         let eager: Vec<_> = after
-            .servers
-            .values()
-            .filter(|new| {
-                let old = before.servers.get(new.name());
-                new.definition.eager && old.is_none_or(|old| !Arc::ptr_eq(old, new))
-            })
+            .eager()
+            .filter(|new| before.eager().all(|old| !Arc::ptr_eq(old, new)))
             .cloned()
             .collect();
         *self.0.state.write() = Arc::new(after);
@@ -408,6 +399,7 @@ impl Gateway {
         let row = |server: &Arc<Server>| {
             let definition = &server.definition;
             let file = definition.file.as_ref();
+            let denied = state.denial(server.name());
             Row {
                 name: server.name().to_string(),
                 from: file.map_or_else(
@@ -416,7 +408,12 @@ impl Gateway {
                 ),
                 start: if definition.eager { "eager" } else { "lazy" },
                 tools: server.seen().map(|seen| seen.tools.len()),
-                state: server.how(),
+                startup_skip_reason: match &definition.withheld {
+                    _ if denied.is_some() => Some("policy_denied"),
+                    Some(Withheld::Missing(_)) => Some("missing_auth"),
+                    _ => None,
+                },
+                state: denied.map_or_else(|| server.how(), |rule| format!("denied by {rule}")),
                 runs: definition.shown.clone(),
             }
         };
@@ -465,6 +462,12 @@ impl State {
     fn of(configuration: Configuration, common: &Arc<Common>, before: Option<&Self>) -> Self {
         let server = |definition: Definition| {
             let old = before.and_then(|before| before.servers.get(&definition.name));
+            let denied = configuration
+                .rules
+                .policy
+                .verdict(Thing::Server(&definition.name));
+            // What is denied now ends, as what is gone does.
+            let old = old.filter(|_| denied.is_allowed());
             let same = old.filter(|old| {
                 let old = &old.definition;
                 old.digest == definition.digest
@@ -478,8 +481,9 @@ impl State {
             };
             (server.name().clone(), server)
         };
+        let servers = configuration.definitions.into_iter().map(server).collect();
         Self {
-            servers: configuration.definitions.into_iter().map(server).collect(),
+            servers,
             rules: configuration.rules,
             skipped: configuration.skipped,
             problems: configuration.problems,
@@ -488,6 +492,20 @@ impl State {
 
     pub(crate) fn sees(&self, permit: &Permit, thing: Thing<'_>) -> bool {
         self.rules.decide(permit, thing).is_allowed()
+    }
+
+    /// The rule by which a server is nobody's, where there is one.
+    fn denial(&self, server: &str) -> Option<Rule<'_>> {
+        match self.rules.policy.verdict(Thing::Server(server)) {
+            Verdict::Denied(rule) => Some(rule),
+            Verdict::Allowed(_) => None,
+        }
+    }
+
+    /// Servers that are started before anybody needs them.
+    fn eager(&self) -> impl Iterator<Item = &Arc<Server>> {
+        let servers = self.servers.values();
+        servers.filter(|server| server.definition.eager && self.denial(server.name()).is_none())
     }
 
     fn most_tools(&self) -> usize {

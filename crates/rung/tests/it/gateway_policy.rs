@@ -1,9 +1,12 @@
 //! Who sees what: what cannot be listed cannot be found, described, called, started or read either, and an edit of the rules is
 //! taken up by itself or refused.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
 
 use crate::gateway::{Client, Street, error, text, until};
+use crate::other_servers::is_alive;
 
 const DENIED: &str = "\
 servers: {denylist: [secret]}
@@ -377,4 +380,50 @@ fn a_policy_takes_tools_of_the_gateway_itself_away() {
         "{denied}"
     );
     assert_eq!(street.starts("house"), 0);
+}
+
+/// A server that is nobody's is not started for nobody, and does not go on.
+#[test]
+fn what_is_denied_does_not_run() {
+    let street = Street::new();
+    let servers = json!({"house": street.house("house"), "secret": street.house("secret")});
+    let file = json!({"mcpServers": servers, "autoStart": ["house", "secret"]});
+    street.sandbox.write("servers.json", file.to_string());
+    let policy = street
+        .sandbox
+        .write("policy.yaml", "servers: {denylist: [secret]}");
+    let policy = policy.to_str().unwrap();
+    let _client = street.client(&["--policy", policy]);
+    street.wait_for("house", "notifications/initialized", 1);
+    let config = street.file();
+    let config = config.to_str().unwrap();
+    let files = ["--config", config, "--policy", policy];
+    let told = street
+        .sandbox
+        .ok(&[&["gateway", "status"][..], &files].concat());
+    assert!(told.contains("servers.denylist"), "{told}");
+    let told = street
+        .sandbox
+        .ok(&[&["gateway", "status", "--json"][..], &files].concat());
+    assert!(told.contains("\"policy_denied\""), "{told}");
+    assert_eq!(street.starts("secret"), 0);
+    // It may be started from now on, and the other no longer be there.
+    let running = pid(&street, "house");
+    street
+        .sandbox
+        .write("policy.yaml", "servers: {denylist: [house]}");
+    street.wait_for("secret", "notifications/initialized", 1);
+    until("the one that is denied now has ended", || {
+        (!is_alive(&running)).then_some(())
+    });
+    street.sandbox.write("policy.yaml", "{}");
+    street.wait_for("house", "notifications/initialized", 2);
+    assert_eq!((street.starts("house"), street.starts("secret")), (2, 1));
+}
+
+/// The process that a house is.
+fn pid(street: &Street, name: &str) -> PathBuf {
+    let trace = street.trace(name);
+    let pid = trace.iter().find_map(|line| line.strip_prefix("started "));
+    Path::new("/proc").join(pid.unwrap())
 }
