@@ -67,6 +67,9 @@ name! {
     GrantId
 }
 
+/// The grant of the one token that everybody is given: it says that they may come, and not who they are.
+pub const GIVEN: &str = "token:given";
+
 /// The proof that a caller was admitted: who, under which grant, to read or to write.
 ///
 /// Services take `&Permit`, so what has none cannot reach them. It cannot be made elsewhere:
@@ -133,6 +136,11 @@ impl Permit {
     /// Whether nobody was asked who they are.
     pub fn is_anonymous(&self) -> bool {
         self.grant.as_str() == "anonymous"
+    }
+
+    /// Whether several may have it who are not one: then nothing but their conversations tells them apart.
+    pub fn is_nameless(&self) -> bool {
+        self.is_local() || self.is_anonymous() || self.grant.as_str() == GIVEN
     }
 
     /// Who.

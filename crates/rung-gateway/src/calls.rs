@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub(crate) enum Owner {
     /// Whoever has this token.
     Client(String, String),
-    /// Whoever has none is known by the conversation.
+    /// Whoever has none of their own is known by the conversation.
     Conversation(WeakConversation),
 }
 
@@ -26,9 +26,8 @@ impl Owner {
     }
 
     fn new(permit: &Permit, conversation: Option<Conversation>) -> Self {
-        let nameless = permit.is_anonymous() || permit.is_local();
         match conversation {
-            Some(conversation) if nameless => Self::Conversation(conversation.downgrade()),
+            Some(conversation) if permit.is_nameless() => Self::Conversation(conversation.downgrade()),
             _ => {
                 let (caller, grant) = (permit.caller().as_str(), permit.grant().as_str());
                 Self::Client(caller.to_owned(), grant.to_owned())

@@ -62,11 +62,10 @@ impl Whose {
             let (caller, grant) = (permit.caller().as_str(), permit.grant().as_str());
             Self::Client(caller.to_owned(), grant.to_owned())
         };
-        let nameless = permit.is_anonymous() || permit.is_local();
         match (sharing, conversation) {
             (Sharing::Shared, _) => Self::Everybody,
             (Sharing::Session, Some(conversation)) => Self::Conversation(conversation.downgrade()),
-            (Sharing::Client, Some(conversation)) if nameless => {
+            (Sharing::Client, Some(conversation)) if permit.is_nameless() => {
                 Self::Conversation(conversation.downgrade())
             }
             _ => client(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rung_auth::{Access, Permit, Scope, Token, TokenRecord, admit};
+use rung_auth::{Access, GIVEN, Permit, Scope, Token, TokenRecord, admit};
 use rung_fault::{Code, Coded as _, Fault};
 use rung_mcp::http::{Admission, Denied};
 use rung_tool::Pending;
@@ -137,7 +137,7 @@ pub(crate) fn given(token: String) -> Result<TokenRecord, Fault> {
     Ok(TokenRecord {
         hash: Token::shown(token).hash(),
         caller: "given".to_owned().try_into()?,
-        grant: format!("{GRANT}given").try_into()?,
+        grant: GIVEN.to_owned().try_into()?,
         access: Access::Write,
         expires_ms: None,
         scope: None,

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Session, Street, error};
-use crate::http::legacy;
+use crate::gateway::{Session, Street, error, pending, text};
+use crate::http::{Server, legacy};
 
 fn count(session: &Session<'_>) -> Value {
     let counted = session.invoke("house::count", &json!({}));
@@ -210,4 +210,40 @@ fn a_handle_of_another_token_is_as_one_that_is_not_there() {
     assert!(read["result"]["contents"][0].is_object(), "{read}");
     let nobody = legacy(1, "resources/read", json!({"uri": uri}));
     assert_eq!(server.post(nobody).status, 401);
+}
+
+/// The one token that everybody was given says that they may come, and not who they are.
+#[test]
+fn whoever_shares_the_exported_token_is_kept_apart_by_session() {
+    const TOKEN: &str = "a-token-that-everybody-was-given-0123456789";
+    let street = Street::new();
+    let mut own = street.house("own");
+    own["sharing"] = "client".into();
+    street.configure(&json!({"house": street.house("house"), "own": own}));
+    let mut command = street.command(&["--transport", "http", "--port", "0"]);
+    let server = Server::of(command.env("PMCP_AUTH_TOKEN", TOKEN));
+    let first = Session::open(&server, Some(TOKEN));
+    let second = Session::open(&server, Some(TOKEN));
+    let mine = |session: &Session<'_>| {
+        let counted = session.invoke("own::count", &json!({}));
+        counted["structuredContent"]["result"]["count"].clone()
+    };
+    assert_eq!((mine(&first), mine(&second)), (json!(1), json!(1)));
+    let also = first.also();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || also.invoke("house::wait", &json!({})));
+        street.wait_for("house", "wait", 1);
+        let [request] = pending(&first.call("gateway.list_pending", &json!({})))
+            .try_into()
+            .unwrap();
+        let request: String = request;
+        assert!(pending(&second.call("gateway.list_pending", &json!({}))).is_empty());
+        let ended = second.call(
+            "gateway.cancel",
+            &json!({"request_id": request, "force": true}),
+        );
+        assert_ne!(ended["structuredContent"]["status"], "cancelled", "{ended}");
+        second.invoke("house::release", &json!({}));
+        assert_eq!(text(&waiting.join().unwrap()), "released");
+    });
 }
