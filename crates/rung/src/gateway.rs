@@ -8,17 +8,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rung_auth::Secret;
 use rung_fault::{Code, Fault};
-use rung_gateway::config::{self, Approvals, Origin, Places, Reach, Sharing, Spec, Trust, Watch};
+use rung_gateway::config::{self, Approvals, Places, Reach, Sharing, Spec, Trust, Watch};
 use rung_gateway::policy::Current;
 use rung_gateway::redact::Redactor;
 use rung_gateway::{
-    Configuration, Configure, Definition, Gateway, Options, Rules, Skipped, Withheld,
+    Configuration, Configure, Definition, Gateway, OpenTo, Options, Rules, Skipped, Withheld,
 };
 use rung_mcp::connect::{Address, Command, Target};
 
 use crate::cli::GatewayFiles;
 use crate::results::Results;
-use crate::settings::{Settings, Value};
+use crate::settings::{Origin, Settings, Value};
 
 /// What an agent is told of other servers.
 pub(crate) const INSTRUCTIONS: &str = "\
@@ -34,13 +34,23 @@ pub(crate) fn gateway(
     settings: &Settings,
     results: &Results,
 ) -> Result<Gateway, Fault> {
+    gateway_open_to(settings.gateway_open_to(), files, settings, results)
+}
+
+/// The same, for these callers over HTTP.
+pub(crate) fn gateway_open_to(
+    open_to: OpenTo,
+    files: &GatewayFiles,
+    settings: &Settings,
+    results: &Results,
+) -> Result<Gateway, Fault> {
     let places = places(files)?;
     let setup = Setup {
         policy: Current::open(places.clone())?,
         own: own(settings)?,
         approvals: approvals(settings)?,
         trust_project: files.trust_project,
-        open_to: settings.gateway_open_to(),
+        open_to,
         watch: Mutex::default(),
         last: Mutex::default(),
         refused: Mutex::default(),
@@ -105,7 +115,7 @@ struct Setup {
     own: Vec<Definition>,
     approvals: PathBuf,
     trust_project: bool,
-    open_to: rung_gateway::OpenTo,
+    open_to: OpenTo,
     watch: Mutex<Option<Watch>>,
     /// The servers as they were last read.
     last: Mutex<Vec<Definition>>,
@@ -222,9 +232,9 @@ fn definition(spec: &Spec) -> Definition {
         era: spec.era,
         eager: spec.eager,
         origin: match spec.origin {
-            Origin::Given => "custom",
-            Origin::Project => "project",
-            Origin::User => "user",
+            config::Origin::Given => "custom",
+            config::Origin::Project => "project",
+            config::Origin::User => "user",
         },
         file: Some(spec.file.clone()),
         withheld,
@@ -348,12 +358,19 @@ impl Settings {
     }
 
     /// Who reaches other servers over HTTP.
-    fn gateway_open_to(&self) -> rung_gateway::OpenTo {
-        use rung_gateway::OpenTo;
+    pub(crate) fn gateway_open_to(&self) -> OpenTo {
         match self.word("gateway.open_to") {
             "anybody" => OpenTo::Anybody,
             "granted" => OpenTo::Granted,
             _ => OpenTo::Tokens,
         }
+    }
+
+    /// Whether anybody said who does.
+    pub(crate) fn says_gateway_open_to(&self) -> bool {
+        let said = |(key, _, origin): (&str, &Value, &Origin)| {
+            key == "gateway.open_to" && !matches!(origin, Origin::Default)
+        };
+        self.iter().any(said)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
 use rung_fault::{Code, Fault};
+use rung_gateway::OpenTo;
 use rung_gateway::config::{self, Approvals, Which};
 use rung_gateway::policy::Thing;
 use rung_mcp::Server;
@@ -15,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::cli::{GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, Transport};
 use crate::exit::Result;
-use crate::gateway::{approvals, gateway, places};
+use crate::gateway::{approvals, gateway, gateway_open_to, places};
 use crate::offer::{now_ms, offer};
 use crate::results::Results;
 use crate::settings::Settings;
@@ -79,7 +80,6 @@ fn over_stdio(args: &GatewayServeArgs, settings: Settings) -> Result {
 
 fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
     let results = Results::open(settings)?;
-    let others = gateway(&args.files, settings, &results)?;
     let address = address(args)?;
     let token = token(args)?;
     let open = match (&token, address.ip().is_loopback()) {
@@ -93,6 +93,13 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
                 .into());
         }
     };
+    // As the program whose place this takes has it. No page gets here, whose Host and Origin are looked at.
+    let open_to = if open == Open::WhileNoToken && !settings.says_gateway_open_to() {
+        OpenTo::Anybody
+    } else {
+        settings.gateway_open_to()
+    };
+    let others = gateway_open_to(open_to, &args.files, settings, &results)?;
     let rate = std::env::var("PMCP_RATE_LIMIT").ok();
     let rate = rate.and_then(|rate| rate.parse().ok()).or(args.rate_limit);
     let offer = offer(
@@ -116,6 +123,9 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
             Fault::new(Code::InvalidSetting, why).with_hint("choose another --port")
         })?;
         let address = listener.local_addr().map_err(internal)?;
+        if open == Open::WhileNoToken && results.tokens().list()?.is_empty() {
+            eprintln!("{}", without_token(open_to));
+        }
         eprintln!("listening at http://{address}{}", http::PATH);
         let tended = others.clone();
         tokio::spawn(async move { tended.tend().await });
@@ -126,6 +136,18 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
     })?;
     runtime.shutdown_background();
     Ok(())
+}
+
+/// What whoever has no token can do while there is none.
+fn without_token(open_to: OpenTo) -> &'static str {
+    match open_to {
+        OpenTo::Anybody => {
+            "anybody on this machine reaches the servers, until there is a token: PMCP_AUTH_TOKEN, or `rung token new NAME`"
+        }
+        OpenTo::Tokens | OpenTo::Granted => {
+            "nobody reaches the servers without a token: `rung token new NAME --write` makes one"
+        }
+    }
 }
 
 fn address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {

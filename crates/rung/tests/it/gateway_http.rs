@@ -29,6 +29,11 @@ fn under_the_other_name(street: &Street) -> Command {
 
 /// Where it listens or would, by what it says first.
 fn said_of_port(command: &mut Command) -> String {
+    first_said(command, "listen")
+}
+
+/// The first it says about something.
+fn first_said(command: &mut Command, about: &str) -> String {
     let mut child = command
         .stdin(Pipe::null())
         .stdout(Pipe::null())
@@ -37,9 +42,7 @@ fn said_of_port(command: &mut Command) -> String {
         .unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = lines.map_while(Result::ok);
-    let said = said
-        .find(|line| line.contains("listen"))
-        .unwrap_or_default();
+    let said = said.find(|line| line.contains(about)).unwrap_or_default();
     child.kill().unwrap();
     child.wait().unwrap();
     said
@@ -170,11 +173,28 @@ fn other_machines_reach_it_with_a_token_alone() {
     assert_eq!(server.post(here.bearer(&token)).status, 200);
 }
 
-/// Whoever has no token is nobody in particular, and reaches others' servers where that is wanted alone.
+/// As the program whose place it takes has it: on this machine it is there for whoever is, until somebody makes a token.
 #[test]
-fn without_any_token_servers_are_reached_where_they_are_open_to_anybody() {
+fn without_any_token_anybody_on_this_machine_reaches_the_servers() {
     let street = Street::with_a_house();
-    let server = street.listening(&[]);
+    let mut command = under_the_other_name(&street);
+    let server = Server::of(command.args(["--port", "0"]));
+    let anybody = Session::open(&server, None);
+    let counted = anybody.invoke("house::count", &json!({}));
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
+    let token = street.token("laptop");
+    assert_eq!(server.post(initialize()).status, 401);
+    assert_eq!(server.post(initialize().bearer(&token)).status, 200);
+}
+
+#[test]
+fn who_reaches_the_servers_is_as_it_was_said_and_is_told() {
+    let street = Street::with_a_house();
+    let said = ["--set", "gateway.open_to=tokens"];
+    let server = street.listening(&said);
     let nobody = Session::open(&server, None);
     let listed = nobody.request("tools/list", json!({}));
     assert!(
@@ -182,11 +202,9 @@ fn without_any_token_servers_are_reached_where_they_are_open_to_anybody() {
         "{listed}"
     );
     drop(server);
-    let server = street.listening(&["--set", "gateway.open_to=anybody"]);
-    let anybody = Session::open(&server, None);
-    let counted = anybody.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    let at = ["--transport", "http", "--port", "0"];
+    let told = first_said(&mut street.command(&at), "token");
+    assert!(told.contains("anybody on this machine"), "{told}");
+    let told = first_said(&mut street.command(&[&at[..], &said].concat()), "token");
+    assert!(told.contains("nobody reaches"), "{told}");
 }
