@@ -129,6 +129,11 @@ impl Fault {
         found.map(|(_, value)| value)
     }
 
+    /// The facts, for whoever has to tell them differently.
+    pub fn details_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.details.iter_mut().map(|(_, value)| value)
+    }
+
     /// What happened.
     pub fn message(&self) -> &str {
         &self.message

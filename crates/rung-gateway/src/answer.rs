@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::io::{Cursor, Read as _};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
@@ -17,28 +17,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::gateway::Gateway;
-use crate::redact::{Redactor, usual_forms};
-
-/// What is masked in a result.
-pub(crate) struct Masks<'r> {
-    /// Whatever the caller wants.
-    pub(crate) always: &'r Redactor,
-    /// What usually is a secret, too, where the caller wants that.
-    pub(crate) usual: bool,
-}
-
-impl<'r> Masks<'r> {
-    fn all(&self) -> impl Iterator<Item = &'r Redactor> {
-        static USUAL: LazyLock<Redactor> =
-            LazyLock::new(|| Redactor::new(usual_forms().iter().cloned(), []));
-        let usual = self.usual.then(|| &*USUAL);
-        std::iter::once(self.always).chain(usual)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.always.is_empty() && !self.usual
-    }
-}
+use crate::redact::Masks;
 
 /// What a reply may cost.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +50,7 @@ const SHARES: [usize; 4] = [90, 70, 45, 20];
 pub(crate) async fn dressed(
     answer: Answer,
     tool_id: Option<&str>,
-    masks: &Masks<'_>,
+    masks: Masks<'_>,
     limits: Limits,
     call: &Call,
     keep: Arc<dyn Keep>,
@@ -115,9 +94,9 @@ pub(crate) async fn dressed(
 }
 
 /// What a server answered, with what must be masked masked.
-pub(crate) fn given(answer: Answer, masks: &Masks<'_>) -> Result<Given, Fault> {
+pub(crate) fn given(answer: Answer, masks: Masks<'_>) -> Result<Given, Fault> {
     let long = match answer {
-        Answer::Here(raw) => return Ok(Given::Here(masked(raw, masks))),
+        Answer::Here(raw) => return Ok(Given::Here(masks.json(raw))),
         Answer::Long(long) => long.open().map_err(|error| unreadable(&error))?,
     };
     if masks.is_empty() {
@@ -128,16 +107,7 @@ pub(crate) fn given(answer: Answer, masks: &Masks<'_>) -> Result<Given, Fault> {
     body.read_to_string(&mut text)
         .map_err(|error| unreadable(&error))?;
     let raw = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
-    Ok(Given::Here(masked(raw, masks)))
-}
-
-fn masked(mut raw: Box<RawValue>, masks: &Masks<'_>) -> Box<RawValue> {
-    for redactor in masks.all() {
-        if let Cow::Owned(masked) = redactor.json(raw.get()) {
-            raw = RawValue::from_string(masked).expect("what is masked stays JSON");
-        }
-    }
-    raw
+    Ok(Given::Here(masks.json(raw)))
 }
 
 pub(crate) fn unreadable(why: &impl std::fmt::Display) -> Fault {

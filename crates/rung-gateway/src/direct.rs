@@ -11,10 +11,11 @@ use rung_tool::{Call, Card, Hints, Pending, Reply, TaskUse, ToolSource, unknown_
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::answer::{Limits, Masks, dressed};
+use crate::answer::{Limits, dressed};
 use crate::gateway::Gateway;
 use crate::invoke::{Order, Outcome};
 use crate::policy::Thing;
+use crate::redact::Masks;
 use crate::seen::{Known, Risk};
 use crate::server::Server;
 
@@ -83,11 +84,7 @@ impl Direct {
         let state = self.0.state();
         let limits = Limits::of(&self.0, call, None);
         let keep = self.0.0.keep.clone();
-        let masks = Masks {
-            always: &state.rules.redactor,
-            usual: false,
-        };
-        dressed(answer, None, &masks, limits, call, keep).await
+        dressed(answer, None, state.rules.masks(), limits, call, keep).await
     }
 
     fn find(&self, permit: &Permit, name: &str) -> Result<Tool, Fault> {
@@ -109,11 +106,11 @@ fn short(name: &str) -> String {
     format!("{begin}_{}", &digest[..DIGITS])
 }
 
-fn card((name, _, known): &Tool) -> Card {
+fn card((name, _, known): &Tool, masks: Masks<'_>) -> Card {
     Card {
         name: name.as_str().into(),
-        title: known.title.as_deref().unwrap_or(name).into(),
-        description: known.description.as_str().into(),
+        title: masks.text(known.title.as_deref().unwrap_or(name)).into(),
+        description: masks.text(&known.description).into(),
         icon: None,
         input_schema: known.tool.input_schema.clone(),
         output_schema: None,
@@ -129,7 +126,7 @@ fn card((name, _, known): &Tool) -> Card {
             Some(_) => TaskUse::Optional,
             None => TaskUse::Never,
         },
-        listed: Some(known.tool.listed.clone()),
+        listed: Some(masks.shared_json(&known.tool.listed)),
     }
 }
 
@@ -138,7 +135,9 @@ impl ToolSource for Direct {
         Box::pin(async move {
             // Whoever lists what nobody has seen waits for it: there is no other way to find it.
             self.0.see_all(permit).await;
-            Ok(self.tools(permit).iter().map(card).collect())
+            let (tools, state) = (self.tools(permit), self.0.state());
+            let card = |tool| card(tool, state.rules.masks());
+            Ok(tools.iter().map(card).collect())
         })
     }
 
@@ -147,7 +146,9 @@ impl ToolSource for Direct {
         permit: &'a Permit,
         name: &'a str,
     ) -> Pending<'a, Result<Card, Fault>> {
-        let found = self.find(permit, name).map(|tool| card(&tool));
+        let state = self.0.state();
+        let found = self.find(permit, name);
+        let found = found.map(|tool| card(&tool, state.rules.masks()));
         Box::pin(std::future::ready(found))
     }
 
@@ -160,7 +161,10 @@ impl ToolSource for Direct {
         Box::pin(async move {
             match self.answer(call, name, arguments).await {
                 Ok(reply) => reply,
-                Err(fault) => Reply::failed(&fault, Face::Rung, call),
+                Err(fault) => {
+                    let fault = self.0.state().rules.masks().fault(fault);
+                    Reply::failed(&fault, Face::Rung, call)
+                }
             }
         })
     }

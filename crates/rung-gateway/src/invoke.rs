@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rung_fault::{Code, Detail, Fault, nearest};
-use rung_mcp::connect::{Answer, Delegate, Error, How, Silent, Unanswered};
-use rung_mcp::{Capabilities, ForPeer};
-use rung_tool::{Call, Level, Pending, arguments};
+use rung_mcp::connect::{Answer, Error, How};
+use rung_tool::{Call, arguments};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::calls::{Begun, Work};
 use crate::gateway::Gateway;
+use crate::heard::Heard;
 use crate::policy::Thing;
 use crate::seen::Known;
 use crate::server::{InUse, Server};
@@ -39,6 +39,8 @@ pub(crate) struct Called<'a> {
     pub(crate) order: &'a Order<'a>,
     pub(crate) server: &'a Arc<Server>,
     pub(crate) tool: &'a Known,
+    /// When nobody waits for it any more.
+    pub(crate) until: Instant,
 }
 
 /// What became of it.
@@ -171,18 +173,23 @@ impl Gateway {
         };
         let running = self.0.calls.begin(call, work);
         let begun = running.begun.clone();
+        let until = Instant::now() + order.timeout;
+        let late = |_| server.not_ready(order.timeout);
         let working = async {
-            let mut tool = self.tool_of(call, &server, &name).await?;
+            let known = self.tool_of(call, &server, &name);
+            let mut tool = timeout_at(until, known).await.map_err(late)??;
             if let Err(wrong) = check(&tool, order.arguments) {
                 // It may take something else than when it was last looked.
-                let now = self.tool_now(call, &server, &name).await;
-                tool = now.map_err(|_| wrong)?;
+                let now = self.tool_now(call, &server, &name);
+                let now = timeout_at(until, now).await;
+                tool = now.ok().and_then(Result::ok).ok_or(wrong)?;
                 check(&tool, order.arguments)?;
             }
             let called = Called {
                 order,
                 server: &server,
                 tool: &tool,
+                until,
             };
             self.attempt(call, &called, &begun).await
         };
@@ -207,7 +214,9 @@ impl Gateway {
     ) -> Result<Outcome, Fault> {
         let mut again = true;
         loop {
-            let instance = called.server.open(call).await?;
+            let open = timeout_at(called.until, called.server.open(call)).await;
+            let late = |_| called.server.not_ready(called.order.timeout);
+            let instance = open.map_err(late)??;
             match self.send(call, called, begun, instance).await {
                 Err(Error::Unavailable { .. }) if again => {}
                 Err(Error::Lost { .. }) if again && called.tool.repeatable => {}
@@ -227,8 +236,8 @@ impl Gateway {
     ) -> Result<Outcome, Error> {
         let order = called.order;
         let how = How {
-            deadline: Some(Instant::now() + order.timeout),
-            delegate: Some(Arc::new(Heard::by(call, begun, &instance))),
+            deadline: Some(called.until),
+            delegate: Some(Arc::new(Heard::by(self, call, begun, &instance))),
             meta: order.meta.clone(),
             ..How::default()
         };
@@ -257,57 +266,4 @@ fn check(tool: &Known, arguments: &RawValue) -> Result<(), Fault> {
         }
         fault.with_hint("gateway.describe with \"full\":true gives the whole schema")
     })
-}
-
-/// The caller, as the server's counterpart; whatever is heard is a sign of life.
-pub(crate) struct Heard {
-    peer: ForPeer,
-    begun: Arc<Begun>,
-    /// Whether the caller's folders are told.
-    names_folders: bool,
-}
-
-impl Heard {
-    pub(crate) fn by(call: &Call, begun: &Arc<Begun>, instance: &InUse) -> Self {
-        Self {
-            peer: ForPeer::new(call.peer.clone()),
-            begun: begun.clone(),
-            names_folders: instance.names_folders(),
-        }
-    }
-}
-
-impl Delegate for Heard {
-    fn can(&self) -> Capabilities {
-        let can = self.peer.can();
-        Capabilities {
-            roots: can.roots && self.names_folders,
-            ..can
-        }
-    }
-
-    fn wants_progress(&self) -> bool {
-        self.peer.wants_progress()
-    }
-
-    fn log_level(&self) -> Option<Level> {
-        self.peer.log_level()
-    }
-
-    fn told(&self, method: &str, params: Option<&RawValue>) {
-        self.begun.hear();
-        self.peer.told(method, params);
-    }
-
-    fn ask<'a>(
-        &'a self,
-        method: &'a str,
-        params: Option<&'a RawValue>,
-    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
-        self.begun.hear();
-        if method == "roots/list" && !self.names_folders {
-            return Silent.ask(method, params);
-        }
-        self.peer.ask(method, params)
-    }
 }

@@ -15,6 +15,7 @@ pub mod config;
 mod definition;
 mod direct;
 mod gateway;
+mod heard;
 mod invoke;
 pub mod policy;
 mod prompts;

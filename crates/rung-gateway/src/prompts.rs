@@ -71,14 +71,15 @@ impl PromptSource for Prompts {
     fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<PromptCard>, Fault>> {
         Box::pin(async move {
             self.gateway.see_to_list(permit).await;
-            let all = self.gateway.state().prompts(permit);
+            let state = self.gateway.state();
+            let all = state.prompts(permit);
             let only_one = |name: &str| all.iter().filter(|(_, own, _)| own == name).count() == 1;
             let card = |(server, name, item): &(Arc<Server>, String, _)| PromptCard {
                 name: match self.surface {
                     Surface::Direct if only_one(name) => name.clone(),
                     _ => format!("{}::{name}", server.name()),
                 },
-                listed: Some(Arc::clone(item)),
+                listed: Some(state.rules.masks().shared_json(item)),
                 ..PromptCard::default()
             };
             Ok(all.iter().map(card).collect())

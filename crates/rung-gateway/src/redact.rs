@@ -11,6 +11,7 @@
 //! an array or an object is looked at as such.
 
 mod forms;
+mod masks;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use regex::{Captures, Regex, RegexSet};
 use serde::de::IgnoredAny;
 
 pub use forms::usual_forms;
+pub(crate) use masks::Masks;
 
 /// What stands for a secret. It needs no escape at any depth.
 pub const MASK: &str = "[REDACTED]";

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_mcp::ForPeer;
 use rung_mcp::connect::How;
 use rung_tool::{
     Call, Contents, Given, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
@@ -16,8 +15,9 @@ use rung_tool::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::answer::{Limits, Masks, given, within};
+use crate::answer::{Limits, given, within};
 use crate::gateway::{Gateway, State};
+use crate::heard::Masked;
 use crate::policy::Thing;
 use crate::server::Server;
 use crate::template;
@@ -108,7 +108,7 @@ impl State {
                 cards.push(ResourceCard {
                     name: listed(item, "name").unwrap_or_default().into_owned(),
                     uri,
-                    listed: Some(item.clone()),
+                    listed: Some(self.rules.masks().shared_json(item)),
                     ..ResourceCard::default()
                 });
             }
@@ -128,7 +128,7 @@ impl State {
                     cards.push(TemplateCard {
                         uri_template: shape.into_owned(),
                         name: listed(item, "name").unwrap_or_default().into_owned(),
-                        listed: Some(item.clone()),
+                        listed: Some(self.rules.masks().shared_json(item)),
                         ..TemplateCard::default()
                     });
                 }
@@ -208,7 +208,8 @@ impl ResourceSource for Resources {
             let Some((server, own)) = self.0.place(&listener.permit, uri).await else {
                 return Ok(());
             };
-            server.watch(listener, &own, on).await
+            let watched = server.watch(listener, &own, on).await;
+            watched.map_err(|fault| self.0.state().rules.masks().fault(fault))
         })
     }
 }
@@ -233,18 +234,18 @@ impl Gateway {
     ) -> Result<Given, Fault> {
         let how = How {
             deadline: call.deadline.map(Into::into),
-            delegate: Some(Arc::new(ForPeer::new(call.peer.clone()))),
+            delegate: Some(Arc::new(Masked::of(self, call))),
             ..How::default()
         };
-        let instance = server.open(call).await?;
-        let answer = instance.connection.converse(method, params, how).await;
-        let answer = answer.map_err(|error| server.fault(error))?;
-        let state = self.state();
-        let masks = Masks {
-            always: &state.rules.redactor,
-            usual: false,
+        let asked = async {
+            let instance = server.open(call).await?;
+            let answer = instance.connection.converse(method, params, how).await;
+            answer.map_err(|error| server.fault(error))
         };
-        given(answer, &masks)
+        let asked = asked.await;
+        let state = self.state();
+        let masks = state.rules.masks();
+        given(asked.map_err(|fault| masks.fault(fault))?, masks)
     }
 
     /// Has a server complete an argument.

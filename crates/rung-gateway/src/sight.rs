@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rung_auth::{Access, Permit};
 
 use crate::policy::{Policy, Rule, Thing, Verdict};
-use crate::redact::Redactor;
+use crate::redact::{Masks, Redactor};
 
 /// Who reaches other servers over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,6 +89,14 @@ impl Rules {
             Decision::Allowed(rule)
         } else {
             Decision::Door
+        }
+    }
+
+    /// What is masked in everything that goes to a caller.
+    pub(crate) fn masks(&self) -> Masks<'_> {
+        Masks {
+            always: &self.redactor,
+            usual: false,
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod house;
 mod http;
+mod leaks;
 mod tasks;
 
 use std::io::{self, BufRead as _, Write as _};
@@ -26,6 +27,7 @@ fn main() {
             sleep(FOR_EVER);
         }
         "house" => house::serve(),
+        "leaks" => leaks::serve(),
         "dies" => {
             eprintln!("there is no configuration");
             std::process::exit(78);

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Asking, Definition, READS};
 use crate::commands::{Hint, hints};
 use crate::policy::Thing;
+use crate::redact::Masks;
 use crate::seen::{DIALECT, Known, Risk};
 use crate::server::Server;
 
@@ -120,7 +121,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let found = shelf.index.search(&input.query, wanted, limit);
     let hits = found.hits.iter();
     let hits = hits.filter_map(|hit| shelf.tools.get(hit.document as usize));
-    let results: Vec<Card> = hits.map(card).collect();
+    let results: Vec<Card> = hits.map(|tool| card(tool, state.rules.masks())).collect();
     // What nobody has seen cannot be found: whoever searches has it looked at.
     let unseen = gateway.unseen(permit);
     let names = unseen.iter().map(|server| server.name().to_string());
@@ -166,7 +167,7 @@ impl Filters {
     }
 }
 
-fn card((server, known): &Tool) -> Card {
+fn card((server, known): &Tool, masks: Masks<'_>) -> Card {
     let (server_name, tool_name) = (server.name(), &known.tool.name);
     let dialect = known.dialect();
     Card {
@@ -174,7 +175,7 @@ fn card((server, known): &Tool) -> Card {
         server: server_name.to_string(),
         tool_name: tool_name.to_string(),
         title: known.title.clone().filter(|title| **title != **tool_name),
-        short_description: short(&known.description, SHORT_CHARS),
+        short_description: short(&masks.text(&known.description), SHORT_CHARS),
         tags: known.tags(),
         availability: if server.is_online() {
             "online"

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::catalog_search::short;
 use super::{Asking, Definition, READS};
+use crate::redact::Masks;
 use crate::seen::{Known, Risk};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -88,7 +89,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             title: known.title.as_deref(),
             description: &known.description,
             icons: listed("icons").filter(|_| input.full),
-            args: arguments(schema),
+            args: arguments(schema, asking.gateway.state().rules.masks()),
             input_schema: Some(schema).filter(|_| input.full),
             output_schema: listed("outputSchema").filter(|_| input.full),
             annotations: listed("annotations"),
@@ -102,21 +103,21 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .await
 }
 
-fn arguments(schema: &Value) -> Vec<Argument<'_>> {
+fn arguments<'s>(schema: &'s Value, masks: Masks<'_>) -> Vec<Argument<'s>> {
     let required = schema["required"].as_array().into_iter().flatten();
     let required: Vec<&str> = required.filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
-    let argument = |(name, argument): (&'_ String, &'_ Value)| {
+    let argument = |name: &String, argument: &Value| {
         let said = argument["description"].as_str().unwrap_or_default();
         (
-            short(said, SHORT_CHARS),
+            short(&masks.text(said), SHORT_CHARS),
             required.contains(&name.as_str()),
             kind(argument),
         )
     };
     properties
         .map(|(name, schema)| {
-            let (short_description, required, kind) = argument((name, schema));
+            let (short_description, required, kind) = argument(name, schema);
             Argument {
                 name,
                 kind,

@@ -198,7 +198,11 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
                     .map(|(tool, why)| format!("{tool}: {why}"))
                     .collect(),
                 failed_at: trouble.map(|trouble| iso(trouble.at_ms)),
-                last_stderr: rung_ladder::head(&server.last_words(), WORDS_BYTES).to_owned(),
+                last_stderr: rung_ladder::head(
+                    &state.rules.masks().text(&server.last_words()),
+                    WORDS_BYTES,
+                )
+                .to_owned(),
             }
         }),
     }

@@ -12,8 +12,9 @@ use serde_json::value::RawValue;
 
 use super::tasks_get::Shown;
 use super::{Asking, Definition, no_arguments};
-use crate::answer::{Limits, Masks, dressed};
+use crate::answer::{Limits, dressed};
 use crate::invoke::{AsTask, Order, Outcome};
+use crate::redact::Masks;
 use crate::sight::Rules;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -117,8 +118,8 @@ impl Options {
     /// What is masked, whatever the caller wants; and more, where they do.
     pub(super) fn masks<'r>(&self, rules: &'r Rules) -> Masks<'r> {
         Masks {
-            always: &rules.redactor,
             usual: self.redact_secrets,
+            ..rules.masks()
         }
     }
 
@@ -262,13 +263,15 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             ttl_ms: wish.ttl.map(|seconds| seconds.saturating_mul(1_000)),
         }),
     };
-    let (tool_id, outcome) = gateway.invoke(call, &order).await?;
+    let invoked = gateway.invoke(call, &order).await;
+    let state = gateway.state();
+    let masks = options.masks(&state.rules);
+    let (tool_id, outcome) = invoked.map_err(|fault| masks.fault(fault))?;
     match outcome {
         Outcome::Done(answer) => {
-            let state = gateway.state();
-            let (masks, limits) = (options.masks(&state.rules), options.limits(&asking));
+            let limits = options.limits(&asking);
             let keep = gateway.0.keep.clone();
-            dressed(answer, Some(&tool_id), &masks, limits, call, keep).await
+            dressed(answer, Some(&tool_id), masks, limits, call, keep).await
         }
         Outcome::Task(state) => {
             let task = Shown::of(&state);

@@ -219,6 +219,7 @@ impl Asking<'_> {
     async fn reply(&self, facts: impl Serialize) -> Result<Reply, Fault> {
         let facts = serde_json::to_value(facts)
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+        let facts = self.gateway.state().rules.masks().value(facts);
         Reply::of(Answer::from(facts), self.call, self.gateway.0.keep.clone()).await
     }
 }
@@ -253,11 +254,14 @@ impl ToolSource for Tools {
             };
             match self.answer(entry, call, arguments).await {
                 Ok(reply) => reply,
-                Err(fault) => Reply {
-                    // That a tool of theirs is not there does not mean that ours is not.
-                    fault: None,
-                    ..Reply::failed(&named(fault, call.names), Face::Rung, call)
-                },
+                Err(fault) => {
+                    let fault = self.gateway.state().rules.masks().fault(fault);
+                    Reply {
+                        // That a tool of theirs is not there does not mean that ours is not.
+                        fault: None,
+                        ..Reply::failed(&named(fault, call.names), Face::Rung, call)
+                    }
+                }
             }
         })
     }

@@ -13,7 +13,7 @@ use super::tasks_get::{find, look};
 use super::{Asking, Definition, READS};
 use crate::answer::dressed;
 use crate::calls::Work;
-use crate::invoke::Heard;
+use crate::heard::Heard;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.tasks_result",
@@ -48,7 +48,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             task_id: Some(task.id.clone()),
         },
     );
-    let heard = Heard::by(asking.call, &waiting.begun, &task.instance);
+    let heard = Heard::by(asking.gateway, asking.call, &waiting.begun, &task.instance);
     let how = How {
         deadline: Some(Instant::now() + input.options.timeout()),
         delegate: Some(Arc::new(heard)),
@@ -64,19 +64,17 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         }
         answer = connection.task_result(&task.id, &how) => answer,
     };
-    let answer = answer.map_err(|error| task.server.fault(error))?;
+    let state = asking.gateway.state();
+    let masks = input.options.masks(&state.rules);
+    let answer = answer.map_err(|error| masks.fault(task.server.fault(error)))?;
     // What is told of it from now on is how it ended.
     let _known_or_not = look(&asking, &task).await;
-    let state = asking.gateway.state();
-    let (masks, limits) = (
-        input.options.masks(&state.rules),
-        input.options.limits(&asking),
-    );
+    let limits = input.options.limits(&asking);
     let keep = asking.gateway.0.keep.clone();
     dressed(
         answer,
         Some(&task.tool_id),
-        &masks,
+        masks,
         limits,
         asking.call,
         keep,

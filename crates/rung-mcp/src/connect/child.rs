@@ -450,7 +450,13 @@ impl Wire for Pipe {
 
     fn last_words(&self) -> String {
         let words: Vec<u8> = self.last_words.lock().iter().copied().collect();
-        let words = String::from_utf8_lossy(&words);
+        let mut words = &*String::from_utf8_lossy(&words);
+        // What is left of a word that was cut may be half a secret, which nobody would know.
+        if words.len() >= LAST_WORDS_BYTES {
+            words = words
+                .split_once(char::is_whitespace)
+                .map_or("", |(_, rest)| rest);
+        }
         let lines: Vec<&str> = words
             .lines()
             .map(str::trim)

@@ -40,6 +40,7 @@ mod gateway_modern;
 mod gateway_policy;
 mod gateway_results;
 mod gateway_search;
+mod gateway_secrets;
 mod gateway_sharing;
 mod gateway_start;
 mod gateway_tasks;

@@ -1,0 +1,133 @@
+//! What a server is given in confidence does not come back, wherever it says it.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Client, Street, error, plays};
+
+const SECRETS: [&str; 2] = ["supersecret-98765", "swordfish"];
+const MASK: &str = "[REDACTED]";
+
+/// A server that says its secrets wherever there is room for words.
+fn leaks(flags: &[&str]) -> (Street, Client) {
+    let street = Street::new();
+    let mut leaks = plays("leaks");
+    leaks["env"] = json!({"MY_TOKEN": SECRETS[0]});
+    street.configure(&json!({"leaks": leaks}));
+    let patterns = "redaction: {patterns: ['password\"?\\s*[:=]\\s*\"?([^\\s\"]+)']}";
+    let file = street.sandbox.write("policy.yaml", patterns);
+    let mut all = vec!["--policy", file.to_str().unwrap()];
+    all.extend(flags);
+    let client = street.client_that_can(&all, &json!({"elicitation": {}}));
+    (street, client)
+}
+
+/// It says something, and no secret.
+#[track_caller]
+fn is_masked(what: &str, said: &Value) {
+    let text = said.to_string();
+    for secret in SECRETS {
+        assert!(!text.contains(secret), "{what} tells {secret}: {text}");
+    }
+    assert!(text.contains(MASK), "{what}: {text}");
+}
+
+#[test]
+fn no_answer_of_a_tool_tells_a_secret() {
+    let (_street, mut client) = leaks(&[]);
+    for (tool, arguments) in [
+        ("gateway.invoke", json!({"tool_id": "leaks::tell"})),
+        ("gateway.invoke", json!({"tool_id": "leaks::refuse"})),
+        ("gateway.invoke", json!({"tool_id": "leaks::lengthy"})),
+        ("gateway.health", json!({"server": "leaks"})),
+        ("gateway.catalog_search", json!({"query": "ask"})),
+        ("gateway.describe", json!({"tool_id": "leaks::ask"})),
+        (
+            "gateway.describe",
+            json!({"tool_id": "leaks::ask", "full": true}),
+        ),
+        (
+            "gateway.invoke",
+            json!({"tool_id": "leaks::work", "task": {}}),
+        ),
+        ("gateway.tasks_list", json!({})),
+        (
+            "gateway.tasks_get",
+            json!({"server_name": "leaks", "task_id": "t1"}),
+        ),
+        (
+            "gateway.tasks_cancel",
+            json!({"server_name": "leaks", "task_id": "t1"}),
+        ),
+    ] {
+        let said = client.call(tool, &arguments);
+        is_masked(&format!("{tool} {arguments}"), &said);
+    }
+    let died = client.invoke("leaks::die", &json!({}));
+    assert_eq!(error(&died)["code"], "outcome_unknown", "{died}");
+    is_masked("what it died with", &died);
+}
+
+#[test]
+fn a_server_that_does_not_start_tells_no_secret() {
+    let street = Street::new();
+    street.configure(&json!({"leaks": {
+        "command": "/bin/sh",
+        "args": ["-c", "echo my token is $MY_TOKEN >&2; exit 1"],
+        "env": {"MY_TOKEN": SECRETS[0]},
+    }}));
+    let mut client = street.client(&[]);
+    let failed = client.invoke("leaks::tell", &json!({}));
+    assert_eq!(error(&failed)["code"], "source_unavailable", "{failed}");
+    is_masked("what it failed with", &failed);
+    let health = client.call("gateway.health", &json!({"server": "leaks"}));
+    is_masked("its health", &health);
+}
+
+#[test]
+fn nothing_on_the_way_tells_a_secret() {
+    let (_street, mut client) = leaks(&[]);
+    let arguments = json!({"tool_id": "leaks::steps"});
+    let params =
+        json!({"name": "gateway.invoke", "arguments": arguments, "_meta": {"progressToken": "p"}});
+    client.request("tools/call", &params);
+    for method in ["notifications/progress", "notifications/message"] {
+        let said = client.hear(|message| message["method"] == method);
+        is_masked(method, &said);
+    }
+    let asking = client.begin_invoke("leaks::ask", &json!({}));
+    let question = client.hear(|message| message["method"] == "elicitation/create");
+    is_masked("a question", &question);
+    let declined = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}});
+    client.stdio.send(&declined);
+    client.answer(asking);
+}
+
+#[test]
+fn neither_resources_nor_prompts_tell_a_secret() {
+    let (_street, mut client) = leaks(&[]);
+    client.call("gateway.connect_server", &json!({"server_name": "leaks"}));
+    for (method, params) in [
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", json!({"uri": "leak:note"})),
+        ("resources/read", json!({"uri": "leak:room/1"})),
+        ("prompts/list", json!({})),
+        ("prompts/get", json!({"name": "leaks::greet"})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": "leaks::greet"}, "argument": {"name": "who", "value": "w"}}),
+        ),
+    ] {
+        let said = client.request(method, &params);
+        is_masked(&format!("{method} {params}"), &said);
+    }
+}
+
+#[test]
+fn tools_under_their_own_names_tell_no_secret() {
+    let (_street, mut client) = leaks(&["--surface", "direct"]);
+    is_masked("the list", &client.request("tools/list", &json!({})));
+    for tool in ["tell", "refuse", "die"] {
+        is_masked(tool, &client.call(tool, &json!({})));
+    }
+}
