@@ -1,5 +1,7 @@
 //! `fetch`: one record as a document.
 
+use std::borrow::Cow;
+
 use rung_fault::{Code, Fault};
 use rung_ladder::json_char_bytes;
 use rung_tool::{Pending, Reply};
@@ -9,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::filter::expand_limit_pairs;
 use super::id::{RecordId, WindowId, check_name};
 use super::json::{Json, Members};
-use super::ladder::{Known, Ladder, Shown};
-use super::page::preview;
+use super::ladder::{self, Known, Ladder, RecordEntry};
+use super::page::{Longs, Told, cut_json, preview};
 use super::refusal::Refusal;
 use super::short::{short_row, shorten_fields, shorten_within};
 use super::text::{cut, first_text, json_text};
@@ -29,8 +31,10 @@ pub(super) const DEFINITION: Definition = Definition {
 
 /// Code points of a record that has no text of its own.
 const JSON_CHARS: usize = 1_024;
-/// Code points of a text within the record as the provider has it.
-const DATA_CHARS: usize = 1_024;
+/// Code points of a text within the record as the provider has it, as many as fit.
+const DATA_CHARS: [usize; 3] = [1_024, 256, 64];
+/// Names of fields that are listed where a record is cut as a whole.
+const OMITTED_NAMES: usize = 24;
 /// What the numbers in a continuation may grow by when the text is longer.
 const NUMBERS_BYTES: usize = 64;
 /// Members that are a document's text, the best first.
@@ -140,6 +144,8 @@ struct Document<'a> {
     title: String,
     url: String,
     metadata: Map<String, Value>,
+    /// Names of what of it is cut.
+    cut_metadata: Vec<String>,
     /// The text, and the field that it is.
     text: String,
     field: Option<String>,
@@ -173,12 +179,14 @@ impl<'a> Document<'a> {
         } else {
             id.to_string()
         };
-        let metadata = metadata(&record, &shown_id, &title, &url);
+        let mut cut_metadata = Vec::new();
+        let metadata = metadata(&record, [&shown_id, &title, &url], &mut cut_metadata);
         Self {
             shown_id,
             title,
             url,
             metadata,
+            cut_metadata,
             text,
             field,
             record,
@@ -214,52 +222,131 @@ impl<'a> Document<'a> {
         (format!("{}{pointer}", cut(&json, kept)), true)
     }
 
-    fn ladder(&self, asking: &Asking<'_>, shown: Option<usize>) -> Option<Value> {
+    /// What is said of everything that is not shown, or not whole.
+    fn ladder(&self, asking: &Asking<'_>, shown: &Shown<'_>) -> Option<Value> {
         let ladder = Ladder {
             key: &asking.options.key,
             authority: asking.provider.authority(),
             measuring: false,
         };
-        let entry = ladder.record(self.id.names(), &self.record, None, &[]);
-        let mut entry = entry.map(|entry| json!(entry));
-        if let (Some(field), Some(chars)) = (&self.field, shown) {
-            let told = ladder.text_field(
-                &self.id,
-                Shown {
-                    field,
-                    text: &self.text,
-                    chars: Some(chars),
-                },
-            );
-            let entry = entry.get_or_insert_with(|| {
-                json!({
-                    "id": self.id.to_string(), "connection_id": self.id.connection, "stream": self.id.stream,
-                    "record_id": self.id.record, "record_uri": self.id.uri(), "handle_semantics": "live_lookup",
-                })
-            });
-            let windows = entry["field_windows"].as_array_mut().map(std::mem::take);
-            let mut windows = windows.unwrap_or_default();
-            windows.retain(|one| one["field_path"] != field.as_str());
-            windows.insert(0, json!(told));
-            entry["field_windows"] = windows.into();
+        let known = self.known();
+        let cut_json = shown.data.map(|chars| cut_json(&self.record, known, chars));
+        let cut_json = cut_json.unwrap_or_default();
+        let entry = ladder.record(self.id.names(), &self.record, shown.data, &cut_json);
+        let brief = entry.as_ref().map(RecordEntry::brief).unwrap_or_default();
+        let id = self.id.to_string();
+        let mut all = entry.map_or_else(|| json!({}), |entry| json!(entry));
+        if let Some(read) = brief.reading(&id, shown.data.unwrap_or(0)) {
+            all["read"] = read;
         }
-        let mut entry = entry?;
-        // Everything but the document's own text is there by name alone.
-        let own = |name: &Value| self.field.as_deref() == name.as_str();
-        if let Some(windows) = entry["field_windows"].as_array_mut() {
-            for one in windows.iter_mut().filter(|one| !own(&one["field_path"])) {
+        self.tell_texts(&mut all, ladder, shown);
+        self.tell_json(&mut all, shown);
+        if let Some(told) = shown.along.and_then(|along| along.ladder(ladder)) {
+            all["expanded"] = json!(told);
+        }
+        if !self.cut_metadata.is_empty() {
+            let names = &self.cut_metadata[..self.cut_metadata.len().min(OMITTED_NAMES)];
+            all["metadata"] = json!({"cut": names, "resource_uri": self.id.uri()});
+        }
+        if all.as_object().is_none_or(Map::is_empty) {
+            return None;
+        }
+        let mut told = json!({"kind": "record", "read_tool": "read_record_field"});
+        if all.get("id").is_none() {
+            told["id"] = id.into();
+            told["connection_id"] = json!(self.id.connection);
+            told["stream"] = json!(self.id.stream);
+            told["record_id"] = json!(self.id.record);
+            told["record_uri"] = self.id.uri().into();
+            told["handle_semantics"] = "live_lookup".into();
+        }
+        if let (Some(told), Some(all)) = (told.as_object_mut(), all.as_object_mut()) {
+            told.append(all);
+        }
+        Some(told)
+    }
+
+    /// Says how much of the document's own text is shown, and of others that nothing is.
+    fn tell_texts(&self, all: &mut Value, ladder: Ladder<'_>, shown: &Shown<'_>) {
+        let windows = all.get_mut("field_windows").and_then(Value::as_array_mut);
+        let mut windows = windows.map(std::mem::take).unwrap_or_default();
+        let own = |one: &Value| self.field.as_deref() == one["field_path"].as_str();
+        if let (Some(field), Some(chars)) = (&self.field, shown.text) {
+            let text = ladder::Shown {
+                field,
+                text: &self.text,
+                chars: Some(chars),
+            };
+            windows.retain(|one| !own(one));
+            windows.insert(0, json!(ladder.text_field(&self.id, text)));
+        }
+        if shown.data.is_none() {
+            for one in windows.iter_mut().filter(|one| !own(one)) {
                 one["preview_status"] = json!("unavailable");
                 one["preview_chars"] = json!(0);
             }
         }
-        let mut all = json!({"kind": "record", "read_tool": "read_record_field"});
-        if let (Some(all), Some(entry)) = (all.as_object_mut(), entry.as_object_mut()) {
-            all.append(entry);
+        if !windows.is_empty() {
+            all["field_windows"] = windows.into();
         }
-        Some(all)
+    }
+
+    /// Says how much is shown of lists and objects, and of a record that is shown as one.
+    fn tell_json(&self, all: &mut Value, shown: &Shown<'_>) {
+        let id = self.id.to_string();
+        let lists = all.get_mut("json_fields").and_then(Value::as_array_mut);
+        for one in lists.into_iter().flatten() {
+            let whole = self.field.is_none() && !shown.json_cut;
+            one["preview_status"] = match shown.data {
+                Some(_) => continue,
+                None if whole => "complete",
+                None => "truncated",
+            }
+            .into();
+            let args = json!({"id": id, "field_path": one["field_path"]});
+            one["read"] = json!({"tool": "read_record_field", "args": args});
+        }
+        if shown.json_cut {
+            let names: Vec<&str> = super::ladder::fields(&self.record)
+                .map(|(name, _)| name)
+                .collect();
+            let args = json!({"id": id, "field_path": "<one of them>"});
+            all["omitted"] = json!({
+                "field_count": names.len(), "fields": &names[..names.len().min(OMITTED_NAMES)],
+                "read": {"tool": "read_record_field", "args": args},
+            });
+        }
+    }
+
+    fn known(&self) -> Known<'_> {
+        Known {
+            stream: Some(&self.id.stream),
+            connection: self.id.connection.as_deref(),
+        }
     }
 
     fn reply(&self, asking: &Asking<'_>) -> Reply {
+        let expanded = self.record.get("expanded").filter(|one| !one.is_null());
+        let along = expanded.map(|expanded| Along::of(expanded, asking.usual_bytes() / 4));
+        let mut shown = Shown {
+            along: along.as_ref(),
+            ..Shown::default()
+        };
+        if asking.options.fetch_data {
+            for chars in DATA_CHARS {
+                shown.data = Some(chars);
+                let reply = self.reply_with(asking, shown);
+                if reply.bytes() <= asking.usual_bytes() {
+                    return reply;
+                }
+            }
+            // What is read from the record itself takes too much: it is left to whoever asks for its fields.
+            shown.data = None;
+        }
+        self.reply_with(asking, shown)
+    }
+
+    fn reply_with(&self, asking: &Asking<'_>, mut shown: Shown<'_>) -> Reply {
         let budget = asking.usual_bytes();
         let Some(field) = &self.field else {
             let mut max_chars = if self.projected {
@@ -269,20 +356,22 @@ impl<'a> Document<'a> {
             };
             loop {
                 let (text, cut) = self.as_json(max_chars);
-                let reply = self.made(asking, &text, self.ladder(asking, None), &[]);
+                shown.json_cut = cut;
+                let reply = self.made(asking, &text, &shown, &[]);
                 if !cut || max_chars <= 256 || reply.bytes() <= budget {
                     return reply;
                 }
                 max_chars /= 2;
             }
         };
-        let whole = self.made(asking, &self.text, self.ladder(asking, None), &[]);
+        let whole = self.made(asking, &self.text, &shown, &[]);
         if whole.bytes() <= budget {
             return whole;
         }
         // The text stands in the reply twice: as itself, and within the JSON that is the words.
         let size = self.text.chars().count();
-        let shown = |chars: usize| {
+        let mut cut_to = |chars: usize| {
+            shown.text = Some(chars);
             let go_on = window(&self.id, field, Some(chars as u64));
             let text = format!(
                 "{}\n[cut at {chars} of {size} characters; go on with read_record_field {}, or at {}]",
@@ -290,16 +379,16 @@ impl<'a> Document<'a> {
                 json!({"id": self.shown_id, "field_path": field, "offset_chars": chars}),
                 go_on.uri()
             );
-            self.made(asking, &text, self.ladder(asking, Some(chars)), &[go_on])
+            self.made(asking, &text, &shown, &[go_on])
         };
-        let least = shown(super::ladder::SHORT_CHARS.min(size)).bytes();
-        let room = budget.saturating_sub(least);
-        let mut taken = 0;
         let mut chars = super::ladder::SHORT_CHARS;
         if size <= chars {
             // What is long about it is something else.
             return whole;
         }
+        let least = cut_to(chars).bytes();
+        let room = budget.saturating_sub(least);
+        let mut taken = 0;
         for c in self.text.chars().skip(chars) {
             let own = json_char_bytes(c);
             // Within the words it is escaped once more, and so is every backslash that this takes.
@@ -319,49 +408,83 @@ impl<'a> Document<'a> {
             }
             chars += 1;
         }
-        shown(chars)
+        cut_to(chars)
     }
 
     fn made(
         &self,
         asking: &Asking<'_>,
         text: &str,
-        ladder: Option<Value>,
+        shown: &Shown<'_>,
         links: &[WindowId],
     ) -> Reply {
-        let document = json!({
+        let mut document = json!({
             "id": self.shown_id, "title": self.title, "text": text, "url": self.url, "metadata": self.metadata,
         });
-        let mut document = document;
-        if let Some(expanded) = self.record.get("expanded").filter(|one| !one.is_null()) {
-            document["expanded"] = within(expanded, asking.usual_bytes() / 4);
+        if let Some(along) = shown.along {
+            document["expanded"] = along.shown.clone();
         }
         let words = json_text(&document);
         let mut structured = document;
-        if asking.options.fetch_data {
-            let known = Known {
-                stream: Some(&self.id.stream),
-                connection: None,
-            };
-            structured["data"] = short_row(&self.record, known, DATA_CHARS);
-        }
-        if let Some(ladder) = ladder {
-            structured["content_ladder"] = ladder;
+        if asking.call.rendering.structured {
+            if let Some(chars) = shown.data {
+                structured["data"] = short_row(&self.record, self.known(), chars);
+            }
+            if let Some(ladder) = self.ladder(asking, shown) {
+                structured["content_ladder"] = ladder;
+            }
         }
         asking.reply(words, &structured, links)
     }
 }
 
-/// What was read along, its texts cut so that it takes no more than `room`; each of its records has an id to read on with.
-fn within(expanded: &Json<'_>, room: usize) -> Value {
-    for chars in [usize::MAX, 512, 128, 24] {
-        let mut shown = expanded.clone();
-        shorten_within(&mut shown, chars, 0);
-        if !shown.is_larger(room) {
-            return shown.to_value();
+/// How much of a record is shown.
+#[derive(Clone, Copy, Default)]
+struct Shown<'a> {
+    /// Code points of the document's own text; all of them without it.
+    text: Option<usize>,
+    /// Whether the record stands for a text that it has not, and was cut.
+    json_cut: bool,
+    /// Code points of the texts of the record as the provider has it, where that is wanted.
+    data: Option<usize>,
+    along: Option<&'a Along<'a>>,
+}
+
+/// What was read along, its texts cut so that it takes no more than there is room for.
+struct Along<'a> {
+    expanded: &'a Json<'a>,
+    shown: Value,
+    /// Code points of its texts, where any is shown.
+    chars: Option<usize>,
+}
+
+impl<'a> Along<'a> {
+    fn of(expanded: &'a Json<'a>, room: usize) -> Self {
+        for chars in [usize::MAX, 512, 128, 24] {
+            let mut short = expanded.clone();
+            shorten_within(&mut short, chars, 0);
+            if !short.is_larger(room) {
+                let shown = short.to_value();
+                let chars = Some(chars);
+                return Self {
+                    expanded,
+                    shown,
+                    chars,
+                };
+            }
+        }
+        Self {
+            expanded,
+            shown: json!({"omitted": "more than fits here: call query_records with expand, or the other stream itself"}),
+            chars: None,
         }
     }
-    json!({"omitted": "more than fits here: call query_records with expand, or the other stream itself"})
+
+    /// What is said of its texts that are cut.
+    fn ladder(&self, ladder: Ladder<'_>) -> Option<Told> {
+        let longs = Longs::within(self.expanded);
+        longs.ladder("record_set", self.chars?, ladder, false)
+    }
 }
 
 /// Members that say whose a record is and of when.
@@ -389,8 +512,8 @@ const HANDLES: [&str; 18] = [
 const METADATA_CHARS: usize = 120;
 const MAX_METADATA: usize = 32;
 
-/// Scalars that say whose a record is and of when.
-fn metadata(record: &Json<'_>, id: &str, title: &str, url: &str) -> Map<String, Value> {
+/// Scalars that say whose a record is and of when, but for what is said elsewhere; and which of them are `cut`.
+fn metadata(record: &Json<'_>, said: [&str; 3], cut: &mut Vec<String>) -> Map<String, Value> {
     const OF_DATA: [&str; 5] = [
         "stream",
         "connection_id",
@@ -399,35 +522,47 @@ fn metadata(record: &Json<'_>, id: &str, title: &str, url: &str) -> Map<String, 
         "display_name",
     ];
     let mut told = Map::new();
+    let mut tell = |name: &str, value: &Json<'_>| {
+        if told.contains_key(name) {
+            return;
+        }
+        let short = shortened(value);
+        if short != value.to_value() {
+            cut.push(name.to_owned());
+        }
+        told.insert(name.to_owned(), short);
+    };
     let own = record["metadata"].as_object();
-    let own = own.into_iter().flat_map(Members::iter).take(MAX_METADATA);
-    for (name, value) in own.filter(|(_, value)| !value.is_object() && !value.is_array()) {
-        told.insert(name.to_owned(), shortened(value));
+    let own = own.into_iter().flat_map(Members::iter);
+    let mut own = own.filter(|(_, value)| !value.is_object() && !value.is_array());
+    for (name, value) in own.by_ref().take(MAX_METADATA) {
+        tell(name, value);
     }
+    let left_out: Vec<String> = own.map(|(name, _)| name.to_owned()).collect();
     for name in HANDLES {
         match record.get(name) {
             Some(value) if value.is_object() || value.is_array() || value.is_null() => {}
-            Some(value) if [id, title, url].iter().any(|said| value == said) => {}
-            Some(value) => {
-                told.entry(name).or_insert_with(|| shortened(value));
-            }
+            Some(value) if said.iter().any(|said| value == said) => {}
+            Some(value) => tell(name, value),
             None => {}
         }
     }
     for name in OF_DATA {
-        if let Some(value) = record["data"]
-            .get(name)
-            .filter(|value| value.is_string() || value.is_number())
-        {
-            told.entry(name).or_insert_with(|| shortened(value));
+        let value = record["data"].get(name);
+        if let Some(value) = value.filter(|value| value.is_string() || value.is_number()) {
+            tell(name, value);
         }
     }
+    cut.extend(left_out);
     told
 }
 
 fn shortened(value: &Json<'_>) -> Value {
     match value {
-        Json::String(text) => json!(cut(text, METADATA_CHARS)),
+        Json::String(text) => match preview(text, usize::MAX) {
+            Cow::Owned(described) => json!(described),
+            Cow::Borrowed(text) => json!(cut(text, METADATA_CHARS)),
+        },
         value => value.to_value(),
     }
 }

@@ -1,6 +1,6 @@
 //! What is said of fields that are long, cut or no text: which they are, how long, and how to read on.
 
-use rung_ladder::{Binding, CursorKey, Path, Place, Position, limits};
+use rung_ladder::{Binding, CursorKey, Kind, Path, Place, Position, Shortcut, limits};
 use rung_records::digest;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::binary;
 use super::id::{RecordId, RecordNames, is_name};
 use super::json::{Json, Members};
+use super::short::conceal_bytes;
 use super::window;
 
 /// A text up to this many code points is never cut.
@@ -111,9 +112,51 @@ pub(super) struct RecordEntry<'v> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     field_windows: Vec<TextEntry<'v>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) json_fields: Vec<Value>,
+    json_fields: Vec<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     binary_fields: Vec<Value>,
+}
+
+/// Lists of which some say no more than names.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Brief {
+    pub(super) texts: bool,
+    pub(super) jsons: bool,
+    pub(super) binaries: bool,
+}
+
+impl Brief {
+    /// How what is listed by name is read on, said once for all of it; texts from so many code points on.
+    pub(super) fn reading(self, id: &str, chars: usize) -> Option<Value> {
+        if !self.texts && !self.jsons && !self.binaries {
+            return None;
+        }
+        let mut read = json!({});
+        if self.texts {
+            read["tool"] = "read_record_field".into();
+            read["args"] = json!({"id": id, "field_path": "<field_windows[].field_path>", "offset_chars": chars});
+        }
+        if self.jsons {
+            let args = json!({"id": id, "fields": ["<json_fields[].field_path>"]});
+            read["json_fields"] = json!({"tool": "fetch", "args": args});
+        }
+        if self.binaries {
+            let args = json!({"id": id, "field_path": "<binary_fields[].field_path>"});
+            read["binary_fields"] = json!({"tool": "read_record_field", "args": args});
+        }
+        Some(read)
+    }
+}
+
+impl RecordEntry<'_> {
+    /// Which of its lists go on with names alone.
+    pub(super) fn brief(&self) -> Brief {
+        Brief {
+            texts: self.field_windows.len() > MAX_TEXTS,
+            jsons: self.json_fields.len() > MAX_JSON,
+            binaries: self.binary_fields.len() > MAX_BINARIES,
+        }
+    }
 }
 
 /// What is said of a text field.
@@ -157,7 +200,8 @@ struct ReadingArguments<'v> {
 }
 
 impl Ladder<'_> {
-    /// A cursor to go on with from a code point, or to go back with to it, in a field whose content is known.
+    /// A cursor to go on with from a code point, or to go back with to it, in a field whose content is known. Its size goes along
+    /// where the digest is ours: not every provider has digests to compare it with.
     pub(super) fn cursor(
         self,
         record: &RecordId,
@@ -165,6 +209,7 @@ impl Ladder<'_> {
         digest: &str,
         (offset, back): (u64, bool),
         limit_chars: u64,
+        size_chars: Option<u64>,
     ) -> String {
         let position = Position {
             place: if back {
@@ -174,7 +219,14 @@ impl Ladder<'_> {
             },
             offset,
             limit_chars,
-            shortcut: None,
+            shortcut: size_chars.map(|size_chars| Shortcut::Text {
+                kind: Kind::String,
+                span: 0..0,
+                size_bytes: 0,
+                size_chars,
+                bytes: 0,
+                raw: 0,
+            }),
         };
         if self.measuring {
             return "-".repeat(CursorKey::sealed_chars(&position));
@@ -218,6 +270,7 @@ impl Ladder<'_> {
                 &digest,
                 (offset, false),
                 limits::WINDOW_CHARS,
+                Some(size as u64),
             ),
             digest,
             resource_uri: window(record, shown.field, shown.chars.map(|_| offset)).uri(),
@@ -246,7 +299,10 @@ impl Ladder<'_> {
         let (mut texts, mut binaries, mut jsons) = (Vec::new(), Vec::new(), Vec::new());
         for (name, value) in fields(row) {
             if let Some(mut told) = binary::described(value) {
-                if binaries.len() < MAX_BINARIES {
+                if binaries.len() >= MAX_BINARIES {
+                    // Whatever is not shown is told, if in fewer words.
+                    binaries.push(json!({"field_path": name, "preview_status": "binary-only"}));
+                } else {
                     let mut entry = Map::new();
                     entry.insert("field_path".to_owned(), json!(name));
                     entry.append(&mut told);
@@ -290,7 +346,7 @@ impl Ladder<'_> {
                         jsons.push(json_field(
                             record,
                             name,
-                            &value.to_string(),
+                            value,
                             cut,
                             cut_to.is_some(),
                         ));
@@ -321,12 +377,16 @@ pub(super) fn is_cut(text: &str, most: usize) -> bool {
     super::text::is_longer(text, most.max(SHORT_CHARS))
 }
 
-fn json_field(record: &RecordId, name: &str, json: &str, cut: bool, brief: bool) -> Value {
+fn json_field(record: &RecordId, name: &str, value: &Json<'_>, cut: bool, brief: bool) -> Value {
+    let json = value.to_string();
+    let mut shown = value.clone();
+    conceal_bytes(&mut shown);
+    let shown = shown.to_string();
     json!({
         "field_path": name, "json_field": true, "text_like": false,
         "preview_status": if cut { "truncated" } else { "complete" },
         "size_chars": json.chars().count(),
-        "preview_text": super::text::cut(json, if brief { BRIEF_JSON_CHARS } else { JSON_CHARS }),
+        "preview_text": super::text::cut(&shown, if brief { BRIEF_JSON_CHARS } else { JSON_CHARS }),
         "read": {"tool": "fetch", "args": {"id": record.to_string(), "fields": [name]}},
     })
 }

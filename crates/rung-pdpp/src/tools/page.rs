@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::binary::is_base64;
 use super::id::{RecordId, RecordNames, WindowId};
 use super::json::{Json, Members, Text, Verbatim};
-use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
+use super::ladder::{Brief, Known, LONG_CHARS, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
 use super::short::{MAX_DEPTH, shorten};
 use super::text::json_text;
 use super::{Asking, Structured};
@@ -36,6 +36,8 @@ const OMITTED_SHARE: usize = 400;
 const MAX_RECKONINGS: usize = 4;
 /// Bytes of a record in words alone, at least.
 const WORDS_BYTES: usize = 400;
+/// Code points of a record in words alone, where nothing else helps.
+const LEAST_WORDS: usize = 200;
 
 /// A page before it is brought within its budget.
 pub(super) struct Page<'a> {
@@ -125,7 +127,12 @@ pub(super) struct Long<'v> {
 impl Long<'_> {
     /// Whether it is cut where texts are cut to so many code points.
     fn is_cut(&self, chars: usize) -> bool {
-        self.chars > chars.max(SHORT_CHARS)
+        !self.binary && self.chars > chars.max(SHORT_CHARS)
+    }
+
+    /// Whether something else is shown in its place then: bytes never are shown.
+    fn is_changed(&self, chars: usize) -> bool {
+        self.binary || self.is_cut(chars)
     }
 }
 
@@ -246,6 +253,18 @@ impl<'v> Longs<'v> {
         longs
     }
 
+    /// Those of the records of relations that were read along.
+    pub(super) fn within(expanded: &'v Json<'v>) -> Self {
+        let mut longs = Self {
+            records: Vec::new(),
+            texts: Vec::new(),
+        };
+        for row in rows_within(expanded) {
+            longs.take(row, Known::default(), 1);
+        }
+        longs
+    }
+
     fn take(&mut self, row: &'v Json<'v>, known: Known<'v>, depth: usize) {
         let Some(names) = identity(row, known) else {
             return;
@@ -297,25 +316,29 @@ impl<'v> Longs<'v> {
     fn listed_bytes(&self, costs: &Costs, chars: usize) -> usize {
         const AROUND_BYTES: usize = 222;
         const NESTED_BYTES: usize = 102;
+        const BINARY_BYTES: usize = 122;
         const RECORD_BYTES: usize = 27;
         const FIELD_BYTES: usize = 30;
         let mut bytes = AROUND_BYTES;
         if self.texts.iter().any(|long| long.nested) {
             bytes += NESTED_BYTES;
         }
+        if self.has_binary() {
+            bytes += BINARY_BYTES;
+        }
         for (Record { own, .. }, id_bytes) in self.records.iter().zip(&costs.ids) {
+            let own = &self.texts[own.clone()];
             let mut any = false;
-            let texts = self.texts[own.clone()].iter();
-            for (long, cost) in texts.zip(&costs.texts[own.clone()]) {
-                if cost.chars > chars.max(SHORT_CHARS) {
-                    any = true;
-                    let digits = cost.chars.ilog10() as usize + 1;
-                    bytes += FIELD_BYTES + digits + json_string_bytes(long.field);
-                }
+            for long in own.iter().filter(|long| long.is_changed(chars)) {
+                any = true;
+                let digits = long.chars.ilog10() as usize + 1;
+                bytes += FIELD_BYTES + digits + json_string_bytes(long.field);
             }
             if any {
-                let both = self.texts[own.clone()].iter().any(|long| long.nested);
-                bytes += RECORD_BYTES + if both { RECORD_BYTES } else { 0 } + id_bytes;
+                let nested = own.iter().any(|long| long.nested);
+                let binary = own.iter().any(|long| long.binary);
+                let lists = 1 + usize::from(nested) + usize::from(binary);
+                bytes += RECORD_BYTES * lists + id_bytes;
             }
         }
         bytes
@@ -337,8 +360,7 @@ impl<'v> Longs<'v> {
     pub(super) fn cut_json(&self, record: usize, chars: usize) -> Vec<&'v str> {
         let mut names: Vec<&str> = Vec::new();
         for long in self.own(record).iter().filter(|long| long.nested) {
-            let cut = long.is_cut(chars) || long.binary;
-            if cut && !names.contains(&long.field) {
+            if long.is_changed(chars) && !names.contains(&long.field) {
                 names.push(long.field);
             }
         }
@@ -346,7 +368,7 @@ impl<'v> Longs<'v> {
     }
 
     /// What is said of the fields that are cut to so many code points.
-    fn ladder(
+    pub(super) fn ladder(
         &self,
         kind: &'static str,
         chars: usize,
@@ -354,62 +376,50 @@ impl<'v> Longs<'v> {
         full: bool,
     ) -> Option<Told> {
         let mut records = String::with_capacity(BRIEF_BYTES * self.records.len());
-        let (mut told, mut brief, mut nested) = (0, false, false);
+        let (mut told, mut brief) = (0, Brief::default());
         for (at, Record { names, row, .. }) in self.records.iter().enumerate() {
             if full && told < MAX_RECORDS {
                 let cut_to = (chars < usize::MAX).then_some(chars);
                 let entry = ladder.record(*names, row, cut_to, &self.cut_json(at, chars));
                 told += usize::from(entry.is_some());
                 if let Some(entry) = entry {
-                    nested |= !entry.json_fields.is_empty();
+                    let own = entry.brief();
+                    brief.texts |= own.texts;
+                    brief.jsons |= own.jsons;
+                    brief.binaries |= own.binaries;
                     records.push_str(if records.is_empty() { "[" } else { "," });
                     records.push_str(&json_text(&entry));
                 }
                 continue;
             }
             let own = self.own(at);
-            if !own.iter().any(|long| long.is_cut(chars)) {
+            if !own.iter().any(|long| long.is_changed(chars)) {
                 continue;
             }
             // There may be hundreds that say no more than their names.
-            brief = true;
-            let texts = own.iter().filter(|long| !long.nested && long.is_cut(chars));
-            let texts = texts.map(|long| (long.field, Some(long.chars)));
-            let jsons = self.cut_json(at, chars);
-            nested |= !jsons.is_empty();
-            let jsons = jsons.into_iter().map(|field| (field, None));
+            let own = || own.iter().filter(|long| !long.nested);
+            let sized = |long: &Long<'v>| (long.field, Some(long.chars));
+            let texts = own().filter(|long| long.is_cut(chars)).map(sized);
+            let binaries = own().filter(|long| long.binary).map(sized);
+            let jsons = self.cut_json(at, chars).into_iter();
+            let jsons = jsons.map(|field| (field, None));
             records.push_str(if records.is_empty() { "[" } else { "," });
             records.push_str("{\"id\":");
             names.write(&mut records);
-            tell_names(&mut records, ",\"field_windows\":[", texts);
-            tell_names(&mut records, ",\"json_fields\":[", jsons);
+            brief.texts |= tell_names(&mut records, ",\"field_windows\":[", texts);
+            brief.jsons |= tell_names(&mut records, ",\"json_fields\":[", jsons);
+            brief.binaries |= tell_names(&mut records, ",\"binary_fields\":[", binaries);
             records.push('}');
         }
         if records.is_empty() {
             return None;
         }
         records.push(']');
-        // Said once for all that say no more than their names.
-        let read = brief.then_some(ReadAll {
-            tool: "read_record_field",
-            args: ReadText {
-                id: "<records[].id>",
-                field_path: "<field_windows[].field_path>",
-                offset_chars: chars,
-            },
-            json_fields: nested.then_some(ReadJson {
-                tool: "fetch",
-                args: ReadFields {
-                    id: "<records[].id>",
-                    fields: ["<json_fields[].field_path>"],
-                },
-            }),
-        });
         Some(Told {
             kind,
             read_tool: "read_record_field",
-            preview_chars: brief.then_some(chars),
-            read,
+            preview_chars: brief.texts.then_some(chars),
+            read: brief.reading("<records[].id>", chars),
             records: Verbatim::of(records),
         })
     }
@@ -417,53 +427,25 @@ impl<'v> Longs<'v> {
 
 /// What is said of the fields of a page that are cut.
 #[derive(Serialize)]
-struct Told {
+pub(super) struct Told {
     kind: &'static str,
     read_tool: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     preview_chars: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    read: Option<ReadAll>,
+    read: Option<Value>,
     records: Verbatim,
-}
-
-/// How everything that is listed by name is read on.
-#[derive(Serialize)]
-struct ReadAll {
-    tool: &'static str,
-    args: ReadText,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    json_fields: Option<ReadJson>,
-}
-
-#[derive(Serialize)]
-struct ReadText {
-    id: &'static str,
-    field_path: &'static str,
-    offset_chars: usize,
-}
-
-#[derive(Serialize)]
-struct ReadJson {
-    tool: &'static str,
-    args: ReadFields,
-}
-
-#[derive(Serialize)]
-struct ReadFields {
-    id: &'static str,
-    fields: [&'static str; 1],
 }
 
 /// Bytes that a record takes by its names alone, as a rule.
 const BRIEF_BYTES: usize = 128;
 
-/// Lists fields, if there are any, with how long they are.
+/// Lists fields, with how long they are. Whether there are any.
 fn tell_names<'v>(
     told: &mut String,
     begin: &str,
     fields: impl Iterator<Item = (&'v str, Option<usize>)>,
-) {
+) -> bool {
     let mut any = false;
     for (field, size) in fields {
         told.push_str(if any { "," } else { begin });
@@ -478,6 +460,7 @@ fn tell_names<'v>(
     if any {
         told.push(']');
     }
+    any
 }
 
 /// Fields of a row with texts within them that are cut to so many code points.
@@ -515,35 +498,40 @@ fn rows_within<'b, 'a>(value: &'b Json<'a>) -> Vec<&'b Json<'a>> {
     }
 }
 
-/// Bytes that a value takes once its texts and lists are cut, with what is said of each of them.
-fn shrunk_bytes(value: &Json<'_>, chars: usize) -> usize {
+/// Bytes that a row takes once the texts and lists of its fields are cut, with what is said of each of them.
+fn shrunk_row(row: &Json<'_>, chars: usize) -> usize {
+    let enveloped = row.get("data").is_some_and(Json::is_object);
+    let own = row.as_object().into_iter().flat_map(Members::iter);
+    let each = own.map(|(name, value)| match value {
+        Json::Object(data) if name == "data" => {
+            let fields = data.iter();
+            let fields = fields.map(|(name, value)| shrunk_field(name, value, true, chars));
+            name.len() + 6 + fields.sum::<usize>()
+        }
+        _ if enveloped => whole_member(name, value),
+        _ => shrunk_field(name, value, false, chars),
+    });
+    2 + each.sum::<usize>()
+}
+
+/// The same of a field. One whose name leads nowhere is not cut, and lists are cut where they stand apart from what says whose
+/// they are.
+fn shrunk_field(name: &str, value: &Json<'_>, enveloped: bool, chars: usize) -> usize {
     const LISTED_BYTES: usize = 120;
+    const LIST_BYTES: usize = MOST_JSON_BYTES + 200;
+    let around = name.len() + 4;
     match value {
+        _ if !super::ladder::is_field(name, enveloped) => whole_member(name, value),
         Json::String(text) if is_cut(text, chars) => {
-            json_string_bytes(&preview(text, chars)) + LISTED_BYTES
+            around + json_string_bytes(&preview(text, chars)) + LISTED_BYTES
         }
-        Json::Object(members) => {
-            let each =
-                |(name, value): (&str, &Json<'_>)| name.len() + 4 + shrunk_list(value, chars);
-            2 + members.iter().map(each).sum::<usize>()
-        }
-        value => value.bytes() + 1,
+        Json::Array(_) | Json::Object(_) if enveloped => around + value.bytes().min(LIST_BYTES),
+        value => around + value.bytes(),
     }
 }
 
-/// The same of a field, which is cut as a whole where it is a list or an object.
-fn shrunk_list(value: &Json<'_>, chars: usize) -> usize {
-    match value {
-        Json::Array(_) | Json::Object(_) => {
-            let bytes = value.bytes();
-            if bytes > MOST_JSON_BYTES {
-                MOST_JSON_BYTES + 200
-            } else {
-                bytes
-            }
-        }
-        value => shrunk_bytes(value, chars),
-    }
+fn whole_member(name: &str, value: &Json<'_>) -> usize {
+    name.len() + 4 + value.bytes()
 }
 
 /// Lists the fields whose lists and objects were cut.
@@ -635,8 +623,8 @@ impl<'a> Page<'a> {
         if !asking.call.rendering.structured {
             return self.in_words(words, budget);
         }
-        let large = self.body.is_larger(budget);
-        if large && !self.list().iter().any(has_binary) {
+        let binary = self.list().iter().any(has_binary);
+        if !binary && self.body.is_larger(budget) {
             return self.brought_down(words, budget);
         }
         let body_bytes = self.body.bytes();
@@ -644,7 +632,6 @@ impl<'a> Page<'a> {
         // There is nothing to say of texts that are short.
         let rows = if plain { &[] } else { self.list() };
         let longs = Longs::of(rows, self.known);
-        let binary = longs.has_binary();
         let shown_bytes = if binary {
             let costs = Costs::of(&longs);
             (body_bytes + costs.bytes(usize::MAX)).saturating_sub(costs.given())
@@ -678,19 +665,20 @@ impl<'a> Page<'a> {
         if rows > most {
             return Err(TooMany(most));
         }
-        // Quotes and breaks take another byte each where the words are sent.
-        for share in [5, 4, 3, 2] {
-            let room = Room::of(budget * share / 6);
-            let (text, _, lost) = words(&self.body, self.list(), room);
+        // Quotes and breaks take another byte each where the words are sent, and some letters take four.
+        let mut chars = budget * 5 / 6;
+        loop {
+            let (text, _, lost) = words(&self.body, self.list(), Room::of(chars));
             let reply = self.asking.reply(text, &Value::Null, &[]);
-            if reply.bytes() <= budget && (!lost || rows < 2) {
+            let fits = reply.bytes() <= budget;
+            if fits && (!lost || rows < 2) || chars <= LEAST_WORDS && rows < 2 {
                 return Ok(reply);
             }
+            if chars <= budget / 6 && rows > 1 {
+                return Err(TooMany(rows / 2));
+            }
+            chars = chars * 3 / 4;
         }
-        if rows < 2 {
-            return Ok(self.what_fits(words));
-        }
-        Err(TooMany(rows / 2))
     }
 
     fn brought_down(mut self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
@@ -801,6 +789,9 @@ impl<'a> Page<'a> {
     /// What cannot be had in smaller pieces: its lists and objects are cut as well, and what does not fit then is left out by name.
     pub(super) fn what_fits(mut self, words: Words<'_>) -> Reply {
         let (manner, budget) = (MANNERS[3], self.asking.usual_bytes());
+        if !self.asking.call.rendering.structured {
+            return self.first_words(words, budget);
+        }
         self.say_once();
         let text_chars = manner.text_chars.min(budget / 8);
         let (text, windows, _) = words(&self.body, self.list(), Room::of(text_chars));
@@ -831,6 +822,25 @@ impl<'a> Page<'a> {
         reply
     }
 
+    /// The words for as many of the first records as fit.
+    fn first_words(self, words: Words<'_>, budget: usize) -> Reply {
+        let mut shown = self.list().len();
+        let mut chars = budget * 5 / 6;
+        loop {
+            let rows = &self.list()[..shown];
+            let (text, _, _) = words(&self.body, rows, Room::of(chars));
+            let reply = self.asking.reply(text, &Value::Null, &[]);
+            if reply.bytes() <= budget || chars <= LEAST_WORDS && shown < 2 {
+                return reply;
+            }
+            if chars <= LEAST_WORDS {
+                (shown, chars) = (shown / 2, budget * 5 / 6);
+            } else {
+                chars = chars * 3 / 4;
+            }
+        }
+    }
+
     /// Leaves out as much as does not fit, and cuts lists and objects. What is said of that, and of the texts that are cut.
     fn left_over(&mut self, room: usize, chars: usize) -> Option<Value> {
         let omitted = self.leave_out(room, chars);
@@ -858,7 +868,7 @@ impl<'a> Page<'a> {
             let all = rows.len();
             let mut taken = 0;
             let fits = |row: &&Json<'_>| {
-                taken += shrunk_bytes(row, chars);
+                taken += shrunk_row(row, chars);
                 taken <= room
             };
             let kept = rows.iter().take_while(fits).count().max(1);
@@ -872,13 +882,13 @@ impl<'a> Page<'a> {
             return Value::Null;
         };
         let id = identity(row, known).map(RecordNames::shown);
-        let mut over = shrunk_bytes(row, chars).saturating_sub(room);
-        let mut drop_from = |members: &mut Members<'_>, kept: &[&str]| {
+        let mut over = shrunk_row(row, chars).saturating_sub(room);
+        let mut drop_from = |members: &mut Members<'_>, kept: &[&str], enveloped: bool| {
             let mut sizes: Vec<(usize, String)> = members
                 .iter()
                 .filter(|(name, _)| !kept.contains(name))
                 .map(|(name, value)| {
-                    let bytes = shrunk_bytes(value, chars) + name.len() + 4;
+                    let bytes = shrunk_field(name, value, enveloped, chars);
                     (bytes, name.to_owned())
                 })
                 .collect();
@@ -893,13 +903,11 @@ impl<'a> Page<'a> {
             }
         };
         if let Some(data) = row.get_mut("data").and_then(Json::as_object_mut) {
-            drop_from(data, &[]);
+            drop_from(data, &[], true);
         }
         if let Some(members) = row.as_object_mut() {
-            drop_from(
-                members,
-                &["id", "stream", "connection_id", "emitted_at", "data"],
-            );
+            let kept = ["id", "stream", "connection_id", "emitted_at", "data"];
+            drop_from(members, &kept, false);
         }
         if names.is_empty() {
             return Value::Null;
@@ -925,10 +933,10 @@ impl<'a> Page<'a> {
             let Some(data) = row.get_mut("data").and_then(Json::as_object_mut) else {
                 continue;
             };
-            for (name, value) in data
-                .iter_mut()
-                .filter(|(_, value)| value.is_array() || value.is_object())
-            {
+            let lists = data.iter_mut().filter(|(name, value)| {
+                super::ladder::is_field(name, true) && (value.is_array() || value.is_object())
+            });
+            for (name, value) in lists {
                 let size = json_text(value).chars().count();
                 if size <= max_bytes || super::binary::described(value).is_some() {
                     continue;

@@ -11,7 +11,7 @@ use super::page::preview;
 /// Levels of records within records.
 pub(super) const MAX_DEPTH: usize = 4;
 
-/// Shortens a row. One that nothing leads back to is left as it is.
+/// Shortens a row. One that nothing leads back to is left as it is, but for bytes.
 pub(super) fn shorten(row: &mut Json<'_>, known: Known<'_>, chars: usize) {
     shorten_row(row, known, chars, 0);
 }
@@ -24,11 +24,9 @@ pub(super) fn short_row(row: &Json<'_>, known: Known<'_>, chars: usize) -> Value
 }
 
 fn shorten_row(row: &mut Json<'_>, known: Known<'_>, chars: usize, depth: usize) {
-    if identity(row, known).is_none() {
-        return;
-    }
-    let Some(members) = row.as_object_mut() else {
-        return;
+    let named = identity(row, known).is_some();
+    let Some(members) = row.as_object_mut().filter(|_| named) else {
+        return conceal_bytes(row);
     };
     let enveloped = members.get("data").is_some_and(Json::is_object);
     for (name, value) in members.iter_mut() {
@@ -36,9 +34,14 @@ fn shorten_row(row: &mut Json<'_>, known: Known<'_>, chars: usize, depth: usize)
             ("expanded", value) if depth < MAX_DEPTH => shorten_within(value, chars, depth + 1),
             ("data", Json::Object(data)) => shorten_fields(data, chars),
             (own, value) if !enveloped && is_field(own, enveloped) => shorten_value(value, chars),
-            _ => {}
+            (_, value) => conceal_bytes(value),
         }
     }
+}
+
+/// Bytes are shown nowhere, whether anything leads back to them or not.
+pub(super) fn conceal_bytes(value: &mut Json<'_>) {
+    shorten_value(value, usize::MAX);
 }
 
 /// Shortens the fields of a row that has them apart from what says whose it is.

@@ -1,7 +1,9 @@
 //! A part of a field: which one is meant, what the provider gave of it, and how to go on from there.
 
 use rung_fault::{Code, Fault};
-use rung_ladder::{Binding, Place, Unread, head, json_char_bytes, json_string_bytes, limits};
+use rung_ladder::{
+    Binding, Place, Shortcut, Unread, head, json_char_bytes, json_string_bytes, limits,
+};
 use rung_records::digest;
 use rung_tool::Reply;
 use serde_json::{Value, json};
@@ -93,6 +95,12 @@ pub(super) struct Window {
 /// same part for everybody.
 const COPIES: usize = 2;
 
+/// Whether a digest is of the kind that we make.
+fn is_digest(digest: &str) -> bool {
+    let hex = digest.strip_prefix("sha256:");
+    hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 /// No text is longer than this.
 const MAX_OFFSET: u64 = 1 << 53;
 
@@ -182,22 +190,36 @@ impl Window {
             );
             return Err(Refusal::new(Code::SourceFailed, why));
         }
-        if let Some(Opened::Sealed(unread)) = &opened {
+        if let Some(Opened::Sealed(unread)) = &opened
+            && !window.is_of(unread, asking)
+        {
             let WindowId { record, field, .. } = &window.own;
-            let binding = Binding {
-                subject: &record.to_string(),
-                field,
-                digest: &window.revision(),
-                grant: asking.provider.authority(),
-            };
-            unread.check(&asking.options.key, &binding).map_err(|_| {
-                let why =
-                    format!("field {field:?} of {record} has changed since this cursor was given");
-                Fault::new(Code::StaleCursor, why)
-                    .with_hint("read the field from its beginning again, without a cursor")
-            })?;
+            let why =
+                format!("field {field:?} of {record} has changed since this cursor was given");
+            let stale = Fault::new(Code::StaleCursor, why)
+                .with_hint("read the field from its beginning again, without a cursor");
+            return Err(stale.into());
         }
         Ok(window)
+    }
+
+    /// Whether the field is as it was when a cursor was given: by the provider's digest, or by its size where the cursor has a digest
+    /// that was made here and the provider has none of its kind.
+    fn is_of(&self, unread: &Unread, asking: &Asking<'_>) -> bool {
+        let WindowId { record, field, .. } = &self.own;
+        let binding = Binding {
+            subject: &record.to_string(),
+            field,
+            digest: &self.revision(),
+            grant: asking.provider.authority(),
+        };
+        let comparable = self.digest.as_deref().is_some_and(is_digest);
+        let size = match unread.position.shortcut {
+            Some(Shortcut::Text { size_chars, .. }) if !comparable => Some(size_chars),
+            _ => None,
+        };
+        let same_size = size.is_some_and(|then| self.size.is_none_or(|now| now == then));
+        same_size || unread.check(&asking.options.key, &binding).is_ok()
     }
 
     fn of(mut own: WindowId, body: &Json<'_>, limit: u64) -> Result<Self, Refusal> {
@@ -290,7 +312,7 @@ impl Window {
         let revision = self.revision();
         let cursor = |at: (u64, bool)| {
             let limit = self.limit.max(1);
-            ladder.cursor(&self.own.record, &self.own.field, &revision, at, limit)
+            ladder.cursor(&self.own.record, &self.own.field, &revision, at, limit, None)
         };
         let next = (!self.is_last()).then(|| cursor((self.end(), false)));
         let previous = (self.start > 0).then(|| cursor((self.start, true)));

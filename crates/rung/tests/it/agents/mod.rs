@@ -1,6 +1,8 @@
 //! Agents that read personal data through the six tools: over two pipes against any provider, and over HTTP at our own.
 
+mod cuts;
 mod fake;
+mod hits;
 mod hostile;
 mod ladder;
 mod package;
