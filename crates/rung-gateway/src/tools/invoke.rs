@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rung_fault::{Code, Fault};
 use rung_mcp::splice;
-use rung_tool::{Hints, Reply, arguments};
+use rung_tool::{Hints, Reply};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -79,16 +79,11 @@ struct TraceContext {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskWish {
-    #[serde(default = "yes")]
-    enabled: bool,
+    enabled: Option<bool>,
     metadata: Option<Value>,
     ttl: Option<u64>,
     poll_interval: Option<f64>,
     requestor_context: Option<Value>,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 /// How a result is wanted.
@@ -97,8 +92,7 @@ const fn yes() -> bool {
 pub(super) struct Options {
     timeout_ms: Option<u64>,
     max_output_chars: Option<usize>,
-    #[serde(default)]
-    redact_secrets: bool,
+    redact_secrets: Option<bool>,
 }
 
 const TIMEOUT_MS: u64 = 30_000;
@@ -118,7 +112,7 @@ impl Options {
     /// What is masked, whatever the caller wants; and more, where they do.
     pub(super) fn masks<'r>(&self, rules: &'r Rules) -> Masks<'r> {
         Masks {
-            usual: self.redact_secrets,
+            usual: self.redact_secrets.unwrap_or_default(),
             ..rules.masks()
         }
     }
@@ -152,12 +146,9 @@ impl<'a> Input<'a> {
         match read {
             Ok(input) if plain(&input) => Ok(input),
             read => {
-                let wrong = |error: serde_json::Error| {
-                    Fault::new(Code::InvalidArguments, error.to_string())
-                };
-                let value: Value = serde_json::from_str(asking.arguments.get()).map_err(wrong)?;
-                arguments::check(asking.schema, &value)?;
-                let input = read.map_err(wrong)?;
+                asking.accepted()?;
+                let input = read
+                    .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
                 input.check()?;
                 Ok(input)
             }
@@ -253,7 +244,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let options = input.options.as_ref();
     let default = Options::default();
     let options = options.unwrap_or(&default);
-    let wish = input.task.as_ref().filter(|wish| wish.enabled);
+    let wish = input.task.as_ref().filter(|wish| wish.enabled != Some(false));
     let order = Order {
         id: &input.tool_id,
         arguments,

@@ -52,6 +52,8 @@ struct Asking<'a> {
     gateway: &'a Gateway,
     call: &'a Call,
     schema: &'a Schema,
+    /// The same, as it is listed.
+    takes: &'a Value,
     arguments: &'a RawValue,
 }
 
@@ -165,6 +167,7 @@ impl Tools {
             gateway: &self.gateway,
             call,
             schema: &entry.schema,
+            takes: &entry.card.input_schema,
             // A client that has nothing to say may send null.
             arguments: if arguments.get() == "null" {
                 nothing = no_arguments();
@@ -201,6 +204,24 @@ fn listed(definition: &Definition, schema: &Value) -> Result<Box<RawValue>, Faul
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))
 }
 
+/// Many clients write null for what they do not say. Only where we know the members: what goes on to a server goes as it came.
+fn drop_nulls(given: &mut Value, schema: &Value) {
+    let (Some(given), Some(known)) = (given.as_object_mut(), schema["properties"].as_object())
+    else {
+        return;
+    };
+    let required = schema["required"].as_array().into_iter().flatten();
+    let required: Vec<&Value> = required.collect();
+    given.retain(|name, value| {
+        !value.is_null()
+            || !known.contains_key(name)
+            || required.iter().any(|required| *required == name)
+    });
+    for (name, value) in given {
+        drop_nulls(value, known.get(name).unwrap_or(&Value::Null));
+    }
+}
+
 fn no_arguments() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
 }
@@ -208,11 +229,17 @@ fn no_arguments() -> Box<RawValue> {
 impl Asking<'_> {
     /// The arguments, once the schema has accepted them.
     fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        let wrong =
-            |error: serde_json::Error| Fault::new(Code::InvalidArguments, error.to_string());
-        let value: Value = serde_json::from_str(self.arguments.get()).map_err(wrong)?;
+        serde_json::from_value(self.accepted()?)
+            .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))
+    }
+
+    /// The same, as JSON.
+    fn accepted(&self) -> Result<Value, Fault> {
+        let mut value: Value = serde_json::from_str(self.arguments.get())
+            .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
+        drop_nulls(&mut value, self.takes);
         arguments::check(self.schema, &value)?;
-        serde_json::from_value(value).map_err(wrong)
+        Ok(value)
     }
 
     /// The reply that says this.

@@ -259,3 +259,57 @@ fn a_modern_client_gets_the_same() {
     assert_eq!(result["_meta"]["vendor/trace"], "t-1");
     assert_ne!(result["isError"], Value::from(true));
 }
+
+/// Many clients write null for what they do not say.
+#[test]
+fn null_is_as_good_as_nothing_where_nothing_is_required() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let filters = json!({"server": null, "tags": null, "risk_max": null});
+    let options = json!({"timeout_ms": null, "max_output_chars": null, "redact_secrets": null});
+    let trace = json!({"traceparent": null, "tracestate": null, "baggage": null});
+    for (tool, arguments) in [
+        (
+            "gateway.catalog_search",
+            json!({"query": null, "filters": null, "limit": null, "include_offline": null}),
+        ),
+        ("gateway.catalog_search", json!({"filters": filters})),
+        (
+            "gateway.describe",
+            json!({"tool_id": "house::say", "full": null}),
+        ),
+        (
+            "gateway.invoke",
+            json!({"tool_id": "house::say", "arguments": null, "task": null, "options": null, "trace_context": null, "_meta": null,
+                "run_correlation_id": null, "seat_correlation_id": null, "evidence_label_digest": null}),
+        ),
+        (
+            "gateway.invoke",
+            json!({"tool_id": "house::say", "options": options, "trace_context": trace, "task": {"enabled": false, "ttl": null}}),
+        ),
+        (
+            "gateway.refresh",
+            json!({"source": null, "reason": null, "force": null}),
+        ),
+        (
+            "gateway.health",
+            json!({"server": null, "all": null, "status": null}),
+        ),
+        ("gateway.list_pending", json!({"server": null})),
+        (
+            "gateway.tasks_list",
+            json!({"server_name": null, "cursor": null, "requestor_context": null}),
+        ),
+    ] {
+        let said = client.call(tool, &arguments);
+        assert_ne!(said["isError"], true, "{tool} {arguments}: {said}");
+    }
+    // What goes on to a server goes as it came.
+    let mirror = json!({"text": "x", "more": null});
+    let said = client.invoke("house::say", &mirror);
+    assert_eq!(text(&said), "x", "{said}");
+    let refused = client.call("gateway.describe", &json!({"tool_id": null}));
+    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+    let refused = client.call("gateway.refresh", &json!({"unheard_of": null}));
+    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+}
