@@ -136,6 +136,9 @@ pub(crate) struct State {
 /// How long somebody waits for servers that nobody has looked at.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A start that takes longer than this is waited for by nobody who has something else to do.
+pub(crate) const LONG: Duration = Duration::from_secs(2);
+
 /// All tools that are known, as they can be searched.
 pub(crate) struct Shelf {
     pub(crate) tools: Vec<(Arc<Server>, Arc<Known>)>,
@@ -265,16 +268,20 @@ impl Gateway {
         Ok(())
     }
 
-    /// Has servers start and say what they offer, a few at a time and behind everybody's back.
+    /// Has servers start and say what they offer, a few at a time and behind everybody's back. One that takes long holds up nobody.
     pub(crate) fn look_at(&self, servers: Vec<Arc<Server>>) -> Vec<tokio::task::JoinHandle<()>> {
         let places = Arc::new(tokio::sync::Semaphore::new(self.0.options.starts.max(1)));
         let look = |server: Arc<Server>| {
             let places = places.clone();
             tokio::spawn(async move {
-                let Ok(_place) = places.acquire().await else {
+                let Ok(place) = places.acquire().await else {
                     return;
                 };
-                server.be_seen().await;
+                let mut seen = std::pin::pin!(server.be_seen());
+                if tokio::time::timeout(LONG, &mut seen).await.is_err() {
+                    drop(place);
+                    seen.await;
+                }
             })
         };
         servers.into_iter().map(look).collect()

@@ -133,6 +133,8 @@ pub(crate) struct Server {
     retired: AtomicBool,
     /// Somebody has it looked at for the first time.
     awaited: AtomicBool,
+    /// Starts of it that are under way.
+    starting: AtomicUsize,
 }
 
 /// How it last failed.
@@ -202,6 +204,7 @@ impl Server {
             trouble: Mutex::default(),
             retired: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
+            starting: AtomicUsize::new(0),
         })
     }
 
@@ -347,8 +350,7 @@ impl Server {
         let said = if let Some((_, said)) = instance.connection.opened_with() {
             said
         } else {
-            let opened = instance.connection.open().await;
-            opened.map_err(|error| self.failed(&error))?.said
+            self.start(instance.share()).await?.said
         };
         self.trouble.lock().take();
         let looked = instance.looked.lock().clone();
@@ -363,6 +365,24 @@ impl Server {
             }
         }
         Ok(instance)
+    }
+
+    /// Starts one. Whoever stops waiting for that leaves it to others, and how it ends is noted.
+    async fn start(self: &Arc<Self>, instance: InUse) -> Result<Agreement, Fault> {
+        let me = self.clone();
+        let starting = tokio::spawn(async move {
+            me.starting.fetch_add(1, Ordering::AcqRel);
+            let opened = instance.connection.open().await;
+            me.starting.fetch_sub(1, Ordering::AcqRel);
+            opened.map_err(|error| me.failed(&error))
+        });
+        let ended = |error: tokio::task::JoinError| Fault::new(Code::Internal, error.to_string());
+        starting.await.map_err(ended)?
+    }
+
+    /// Whether one is being started just now.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.starting.load(Ordering::Acquire) > 0
     }
 
     fn instance(self: &Arc<Self>, whose: Whose, can: Capabilities) -> InUse {
@@ -598,6 +618,12 @@ impl Server {
 
     /// The fault of a server that could not be opened, noted down.
     pub(crate) fn failed(&self, error: &Error) -> Fault {
+        self.note(error);
+        self.fault(error.clone())
+    }
+
+    /// Notes how it failed, until it is started again.
+    fn note(&self, error: &Error) {
         let why = error.to_string();
         tracing::warn!(server = %self.name(), %why, "failed");
         *self.trouble.lock() = Some(Trouble {
@@ -605,12 +631,14 @@ impl Server {
             at_ms: crate::now_ms(),
             unauthorized: matches!(error, Error::Unauthorized { .. }),
         });
-        self.fault(error.clone())
     }
 
     /// The fault of a call, with what to do next.
     pub(crate) fn fault(&self, error: Error) -> Fault {
         let name = self.name();
+        if matches!(error, Error::Lost { .. }) {
+            self.note(&error);
+        }
         let hint = match &error {
             Error::Unavailable { .. } => format!(
                 "gateway.health {{\"server\":\"{name}\"}} shows more; when its cause is mended, call again: it is started anew"
@@ -634,6 +662,18 @@ impl Server {
             return fault;
         }
         fault.with_hint(hint)
+    }
+
+    /// The fault of a call that was not sent, because the server took too long to get ready for it.
+    pub(crate) fn not_ready(&self, within: Duration) -> Fault {
+        let name = self.name();
+        let why = format!(
+            "{name} did not get ready within {} s; nothing was sent to it",
+            within.as_secs_f64()
+        );
+        Fault::new(Code::SourceUnavailable, why).with_hint(format!(
+            "its start goes on: call again, with a longer options.timeout_ms if need be; gateway.health {{\"server\":\"{name}\"}} shows how it is"
+        ))
     }
 
     fn held_back(&self, withheld: &Withheld) -> Fault {

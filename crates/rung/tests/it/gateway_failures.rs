@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Session, Street, error, plays, text};
+use crate::gateway::{Session, Street, error, plays, text, until};
 
 /// Long enough for a busy machine, and far from how long anything hangs here.
 const SOON: Duration = Duration::from_secs(10);
@@ -77,9 +77,14 @@ fn a_server_that_was_mended_is_used_by_the_next_call() {
 
 /// A program without arguments that is the house.
 fn wrapper(street: &Street) -> std::path::PathBuf {
+    wrapper_after(street, "true")
+}
+
+/// The same, once something was done.
+fn wrapper_after(street: &Street, first: &str) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let house = crate::gateway::mischief();
-    let script = format!("#!/bin/sh\nexec {} house\n", house.display());
+    let script = format!("#!/bin/sh\n{first}\nexec {} house\n", house.display());
     let path = street.sandbox.write("house.sh", script);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     path
@@ -157,12 +162,21 @@ fn a_call_that_may_have_been_done_is_not_repeated_and_the_next_one_works() {
         "{lost}"
     );
     assert_eq!(street.times("house", "add"), 1);
+    let health = client.call("gateway.health", &json!({}));
+    let health = &health["structuredContent"];
+    assert_eq!(health["counts"], json!({"error": 1}), "{health}");
+    let why = health["servers"][0]["error"].as_str().unwrap();
+    assert!(why.contains("segmentation something"), "{why}");
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
     );
     assert_eq!(street.starts("house"), 2);
+    let health = client.call("gateway.health", &json!({}));
+    assert_eq!(health["structuredContent"]["counts"], json!({"online": 1}));
+    let row = &health["structuredContent"]["servers"][0];
+    assert_eq!(row["error"], Value::Null, "{row}");
 }
 
 #[test]
@@ -232,5 +246,97 @@ fn an_address_that_nobody_answers_at_is_told_as_such() {
     assert!(
         failed["message"].as_str().unwrap().contains("away"),
         "{failed}"
+    );
+}
+
+/// How long a call may take is how long its caller waits, whatever its server does meanwhile.
+#[test]
+fn the_time_of_a_call_is_also_that_of_its_servers_start() {
+    let street = Street::new();
+    let door = street.sandbox.home().join("door");
+    let first = format!("while [ ! -e {} ]; do sleep 0.05; done", door.display());
+    let mut slow = street.house("slow");
+    slow["command"] = wrapper_after(&street, &first).to_str().into();
+    street.configure(&json!({"slow": slow}));
+    let mut client = street.client(&[]);
+    let soon = json!({"tool_id": "slow::count", "options": {"timeout_ms": 1_000}});
+    let began = Instant::now();
+    let late = client.call("gateway.invoke", &soon);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    let late = error(&late);
+    assert_eq!(late["code"], "source_unavailable", "{late}");
+    let message = late["message"].as_str().unwrap();
+    assert!(
+        message.contains("slow") && message.contains("nothing was sent"),
+        "{message}"
+    );
+    let hint = late["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("timeout_ms") && hint.contains("gateway.health"),
+        "{hint}"
+    );
+    let health = client.call("gateway.health", &json!({"server": "slow"}));
+    let row = &health["structuredContent"]["servers"][0];
+    assert_eq!(row["starting"], true, "{row}");
+    // Its start has gone on.
+    std::fs::write(&door, "").unwrap();
+    let counted = client.invoke("slow::count", &json!({}));
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
+    assert_eq!(street.starts("slow"), 1);
+}
+
+#[test]
+fn servers_that_hang_keep_nobody_from_being_started() {
+    let street = Street::new();
+    let hangs = (0..9).map(|n| (format!("hangs{n}"), plays("hang")));
+    let mut servers: serde_json::Map<String, Value> = hangs.collect();
+    servers.insert("last".to_owned(), street.house("house"));
+    let names: Vec<&String> = servers.keys().collect();
+    let file = json!({"autoStart": names, "mcpServers": servers});
+    street.sandbox.write("servers.json", file.to_string());
+    let began = Instant::now();
+    let _client = street.client(&[]);
+    street.wait_for("house", "notifications/initialized", 1);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_refresh_waits_for_nobody_who_hangs() {
+    let street = Street::new();
+    street.configure(&json!({"hangs": plays("hang"), "house": street.house("house")}));
+    let mut client = street.client(&[]);
+    let began = Instant::now();
+    let refreshed = client.call("gateway.refresh", &json!({}));
+    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+    let refreshed = &refreshed["structuredContent"];
+    assert_eq!(refreshed["still_starting"], json!(["hangs"]), "{refreshed}");
+    assert_eq!(refreshed["servers_online"], 1, "{refreshed}");
+    assert_eq!(refreshed["servers_seen"], 2, "{refreshed}");
+    for what in ["pending_requests", "mcp_tasks"] {
+        for how in ["seen", "cancelled", "refused", "remaining"] {
+            assert_eq!(refreshed[format!("{what}_{how}")], 0, "{refreshed}");
+        }
+    }
+}
+
+/// Whoever searches is not told to wait for what will not come.
+#[test]
+fn a_server_that_fails_is_named_apart_from_those_that_nobody_has_seen() {
+    let street = Street::new();
+    street.configure(&json!({"dies": plays("dies")}));
+    let mut client = street.client(&[]);
+    let found = until("it is known to fail", || {
+        let found = client.call("gateway.catalog_search", &json!({"query": "x"}));
+        let found = found["structuredContent"].clone();
+        (found["failed"] == json!(["dies"])).then_some(found)
+    });
+    assert_eq!(found["not_seen_yet"], Value::Null, "{found}");
+    let hint = found["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("gateway.health {\"server\":\"dies\"}") && !hint.contains("again"),
+        "{hint}"
     );
 }
