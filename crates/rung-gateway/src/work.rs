@@ -48,6 +48,14 @@ impl Work {
         calls.len() + tasks.len()
     }
 
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tasks.is_empty()
     }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asking, Definition, OPERATES};
 use crate::calls::Owner;
+use crate::gateway::LONG;
+use crate::policy::Thing;
 use crate::work::Work;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -34,10 +36,17 @@ struct Output {
     revision_id: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
+    /// Servers that nobody has seen and that take long to start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    still_starting: Vec<String>,
     pending_requests_seen: usize,
     pending_requests_cancelled: usize,
+    pending_requests_refused: usize,
+    pending_requests_remaining: usize,
     mcp_tasks_seen: usize,
     mcp_tasks_cancelled: usize,
+    mcp_tasks_refused: usize,
+    mcp_tasks_remaining: usize,
 }
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
@@ -50,23 +59,44 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     }
     let ended = work.end(gateway).await;
     gateway.reload().await?;
-    gateway.see_all(&call.permit).await;
-    let state = gateway.state();
+    let permit = &call.permit;
+    let seen_at_once = tokio::time::timeout(LONG, gateway.see_all(permit)).await;
+    let still_starting = if seen_at_once.is_ok() {
+        Vec::new()
+    } else {
+        let unseen = gateway.unseen(permit).into_iter();
+        let starting = unseen.filter(|server| server.is_starting());
+        starting.map(|server| server.name().to_string()).collect()
+    };
+    let remaining = Work::of(gateway, &Owner::of(call), None);
+    let (state, shelf) = (gateway.state(), gateway.shelf());
     let servers = state.servers.values();
+    let servers: Vec<_> = servers
+        .filter(|server| state.sees(permit, Thing::Server(server.name())))
+        .collect();
+    let tools = shelf.tools.iter().filter(|(server, known)| {
+        let (server, tool) = (&**server.name(), &*known.tool.name);
+        state.sees(permit, Thing::Tool { server, tool })
+    });
     let skipped = state.skipped.iter();
     let skipped = skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
     asking
         .reply(Output {
             ok: true,
-            servers_seen: state.servers.len(),
-            servers_online: servers.filter(|server| server.is_online()).count(),
-            tools_indexed: gateway.shelf().tools.len(),
+            servers_seen: servers.len(),
+            servers_online: servers.iter().filter(|server| server.is_online()).count(),
+            tools_indexed: tools.count(),
             revision_id: gateway.revision(),
             errors: state.problems.iter().cloned().chain(skipped).collect(),
+            still_starting,
             pending_requests_seen: ended.calls,
             pending_requests_cancelled: ended.calls,
+            pending_requests_refused: 0,
+            pending_requests_remaining: remaining.calls(),
             mcp_tasks_seen: ended.tasks,
             mcp_tasks_cancelled: ended.tasks_ended,
+            mcp_tasks_refused: ended.tasks - ended.tasks_ended,
+            mcp_tasks_remaining: remaining.tasks(),
         })
         .await
 }

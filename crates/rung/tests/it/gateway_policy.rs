@@ -117,6 +117,10 @@ fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
     }
     let health = client.call("gateway.health", &json!({"all": true}));
     assert!(!health.to_string().contains("secret"), "{health}");
+    let refreshed = client.call("gateway.refresh", &json!({}));
+    let refreshed = &refreshed["structuredContent"];
+    assert_eq!(refreshed["servers_seen"], 1, "{refreshed}");
+    assert_eq!(refreshed["tools_indexed"], all.len(), "{refreshed}");
     let resources = client.request("resources/list", &json!({}));
     assert!(!resources.to_string().contains("house:note"), "{resources}");
     let prompts = client.request("prompts/list", &json!({}));
