@@ -7,6 +7,7 @@ use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::health::waiting;
 use super::{Asking, Definition, READS};
 use crate::commands::{Hint, hints};
 use crate::policy::Thing;
@@ -68,8 +69,11 @@ struct Output {
     cli_hints: Vec<Hint>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_seen_yet: Vec<String>,
+    /// Those that nobody has seen because they do not start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -124,8 +128,14 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let results: Vec<Card> = hits.map(|tool| card(tool, state.rules.masks())).collect();
     // What nobody has seen cannot be found: whoever searches has it looked at.
     let unseen = gateway.unseen(permit);
-    let names = unseen.iter().map(|server| server.name().to_string());
-    let not_seen_yet: Vec<String> = names.collect();
+    let (failed, fresh): (Vec<_>, Vec<_>) = unseen
+        .iter()
+        .partition(|server| server.trouble().is_some() && !server.is_starting());
+    let names = |servers: Vec<&Arc<Server>>| -> Vec<String> {
+        let servers = servers.into_iter();
+        servers.map(|server| server.name().to_string()).collect()
+    };
+    let (failed, not_seen_yet) = (names(failed), names(fresh));
     gateway.look_at(unseen);
     let anywhere = input.filters.server.is_none();
     let cli_hints = if anywhere {
@@ -133,13 +143,25 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     } else {
         Vec::new()
     };
-    let hint = if !not_seen_yet.is_empty() {
-        Some("these servers are being looked at for the first time: search again in a few seconds")
-    } else if !input.include_offline {
-        Some("tools of servers that do not run are left out; include_offline has them, too")
-    } else {
-        None
-    };
+    let mut said = Vec::new();
+    if !not_seen_yet.is_empty() {
+        let soon =
+            "these servers are being looked at for the first time: search again in a few seconds";
+        said.push(soon.to_owned());
+    }
+    if let Some(name) = failed.first() {
+        let why = format!("gateway.health {{\"server\":\"{name}\"}} says why a server failed");
+        said.push(why);
+    }
+    if anywhere {
+        said.extend(waiting(&state, permit));
+    }
+    if said.is_empty() && !input.include_offline {
+        let left_out =
+            "tools of servers that do not run are left out; include_offline has them, too";
+        said.push(left_out.to_owned());
+    }
+    let hint = (!said.is_empty()).then(|| said.join("; "));
     asking
         .reply(Output {
             truncated: found.total > results.len(),
@@ -149,6 +171,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             cli_hints,
             hint,
             not_seen_yet,
+            failed,
         })
         .await
 }

@@ -1,8 +1,10 @@
 //! `gateway.health`: what matters about the servers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rung_auth::Permit;
 use rung_fault::Fault;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use serde_json::Value;
 
 use super::{Asking, Definition, READS, iso};
 use crate::definition::Withheld;
+use crate::gateway::State;
 use crate::policy::Thing;
 use crate::server::{Server, Status};
 
@@ -40,12 +43,17 @@ struct Output {
     last_refresh_ts: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Row {
     name: String,
     status: &'static str,
+    /// It is being started just now.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    starting: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_count: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,6 +75,8 @@ struct Row {
 struct Detail {
     startup_policy: &'static str,
     startup_source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    startup_skip_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source_path: Option<String>,
     sharing: &'static str,
@@ -109,7 +119,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     for server in seen {
         let status = server.status();
         *counts.entry(status.name()).or_insert(0) += 1;
-        let telling = matches!(status, Status::Online | Status::Failed);
+        let telling = matches!(status, Status::Online | Status::Failed) || server.is_starting();
         let wanted = match (&input.server, &input.status) {
             (Some(name), _) => **name == **server.name(),
             (None, Some(wanted)) => wanted == status.name(),
@@ -119,6 +129,10 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             servers.push(row(&asking, server, status, input.server.is_some()));
         }
     }
+    let hint = match (&input.server, &input.status) {
+        (None, None) => waiting(&state, permit),
+        _ => None,
+    };
     let operator = state.rules.may_operate(permit);
     let skipped = state.skipped.iter();
     let skipped = skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
@@ -132,8 +146,37 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             problems: problems
                 .filter(|_| operator && input.server.is_none())
                 .collect(),
+            hint,
         })
         .await
+}
+
+/// What has to be done for servers that are listed and not started.
+pub(super) fn waiting(state: &State, permit: &Permit) -> Option<String> {
+    const NAMED: usize = 3;
+    let seen = |server: &&Arc<Server>| state.sees(permit, Thing::Server(server.name()));
+    let servers = || state.servers.values().filter(seen);
+    let held = |server: &&Arc<Server>| server.status() == Status::Withheld;
+    let untrusted = |server: &&Arc<Server>| server.definition.withheld == Some(Withheld::Untrusted);
+    let named: Vec<&str> = servers()
+        .filter(untrusted)
+        .map(|server| &**server.name())
+        .collect();
+    if let Some(shown) = named
+        .get(..named.len().min(NAMED))
+        .filter(|shown| !shown.is_empty())
+    {
+        let more = if named.len() > NAMED { ", …" } else { "" };
+        let names = shown.join(", ");
+        return Some(format!(
+            "{} server(s) wait for approval ({names}{more}): ask the user to run `rung gateway trust NAME`",
+            named.len()
+        ));
+    }
+    let hint = "gateway.health {\"status\":\"withheld\"} says what servers wait for";
+    servers()
+        .any(|server| held(&server))
+        .then(|| hint.to_owned())
 }
 
 fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row {
@@ -155,6 +198,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
     Row {
         name: name.to_string(),
         status: status.name(),
+        starting: server.is_starting(),
         tool_count: visible,
         protocol_version: agreement.map(|agreed| agreed.version.name().to_owned()),
         error: trouble.as_ref().map(|trouble| trouble.why.clone()),
@@ -168,7 +212,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             )),
             None => None,
         },
-        missing_env_vars: missing,
+        missing_env_vars: missing.clone(),
         detail: whole.then(|| {
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
             let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());
@@ -180,6 +224,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
                     "lazy"
                 },
                 startup_source: server.definition.origin,
+                startup_skip_reason: (!missing.is_empty()).then_some("missing_auth"),
                 source_path: server
                     .definition
                     .file

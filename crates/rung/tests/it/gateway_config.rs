@@ -172,7 +172,19 @@ fn a_project_starts_nothing_before_it_is_approved() {
         &json!({"house": house(&street, "first")}),
     );
     let mut client = client(&street, &[]);
-    client.call("gateway.catalog_search", &json!({"query": "count"}));
+    for (tool, arguments) in [
+        ("gateway.catalog_search", json!({"query": "count"})),
+        ("gateway.health", json!({})),
+    ] {
+        let told = client.call(tool, &arguments);
+        let hint = &told["structuredContent"]["hint"];
+        let hint = hint.as_str().unwrap_or_default();
+        assert!(
+            hint.contains("rung gateway trust") && hint.contains("house"),
+            "{tool}: {told}"
+        );
+        assert!(told["structuredContent"].to_string().len() < 1_024);
+    }
     for (tool, arguments) in [
         ("gateway.invoke", json!({"tool_id": "house::count"})),
         ("gateway.connect_server", json!({"server_name": "house"})),
