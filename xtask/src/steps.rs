@@ -125,6 +125,9 @@ impl Steps {
                 &["--package", "rung-ladder", "--test", "prop"],
             )
         });
+        self.with("nextest", "pages of anything, at length", || {
+            longer("PROP_FACTOR", "20", &["--package", "rung", "of_any_page"])
+        });
         self.with("nextest", "the naive twin, at length", || {
             let twin = ["--package", "rung-datalog", "--test", "naive"];
             longer("PROPTEST_CASES", "20000", &twin)

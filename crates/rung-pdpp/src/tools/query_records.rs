@@ -362,8 +362,11 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
         .map(|(name, _)| name)
         .collect();
     let way = Way { record, id, row };
-    let reserved = way.words(1_000, &named, max_chars).chars().count() + 2;
-    let room = max_chars.saturating_sub(reserved).max(24);
+    let beside = |named: &[&str]| {
+        let reserved = way.words(1_000, named, max_chars).chars().count() + 2;
+        max_chars.saturating_sub(reserved).max(24)
+    };
+    let room = beside(&named);
     let share = room.saturating_sub(around) / texts.len().max(1);
     let shown = texts.iter().map(|text| chars_within(text, share)).min();
     let mut shown = shown.unwrap_or(0);
@@ -371,8 +374,8 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
     let lost = is_longer(&told, room);
     if lost {
         // Where the line itself ends early nothing is sure to be there, and everything is named.
-        (told, shown) = (cut(&told, room).into_owned(), 0);
         named = fields(row).map(|(name, _)| name).collect();
+        (told, shown) = (cut(&told, beside(&named)).into_owned(), 0);
     } else {
         let nested = longs.cut_json(0, shown);
         named.retain(|name| {

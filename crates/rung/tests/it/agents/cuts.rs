@@ -470,3 +470,161 @@ fn whoever_reads_words_gets_nothing_else_however_wide_the_letters() {
         given.text()
     );
 }
+
+/// Numbers that look like chance, and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % most
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    fn text(&mut self) -> String {
+        const LETTERS: [&str; 10] = [
+            "lorem ",
+            "x",
+            "\"",
+            "\\",
+            "\n",
+            "ü",
+            "\u{1F980}",
+            "\u{2028}",
+            "\u{1}",
+            "…",
+        ];
+        let chars = self.of(&[0, 5, 63, 64, 65, 66, 200, 1_030, 4_096, 4_097, 12_000]);
+        let letters: &[&str] = if self.below(2) == 0 {
+            &LETTERS[..2]
+        } else {
+            &LETTERS
+        };
+        let mut text = String::new();
+        while text.chars().count() < chars {
+            text.push_str(self.of(letters));
+        }
+        text.chars().take(chars).collect()
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.below(if depth > 2 { 9 } else { 12 }) {
+            0..=5 => json!(self.text()),
+            6 => json!(bytes(self.below(99), self.of(&[256, 400, 4_000]))),
+            7 => json!(self.of(&[0, -5, 1_i64 << 53])),
+            8 => self.of(&[Some(true), None]).into(),
+            9 | 10 => (0..self.below(5)).map(|_| self.value(depth + 1)).collect(),
+            _ => {
+                let names = ["k", "a", "mime_type", "ü", "x\"y"];
+                let each = (0..self.below(5))
+                    .map(|n| (format!("{}{n}", self.of(&names)), self.value(depth + 1)));
+                Value::Object(each.collect())
+            }
+        }
+    }
+
+    fn data(&mut self) -> Value {
+        let names = ["text", "body", "f", "nä me", "q\"q", "a/b"];
+        let most = self.of(&[1, 2, 4, 8, 30]);
+        let each =
+            (0..self.below(most + 1)).map(|n| (format!("{}{n}", self.of(&names)), self.value(0)));
+        Value::Object(each.collect())
+    }
+}
+
+/// What is listed as not shown, by record and field: in which list, and with how much of it shown.
+fn listed<'l>(ladder: &'l Value, id: &str, field: &str) -> Option<(&'static str, &'l Value)> {
+    let records = ladder["records"].as_array()?;
+    let entry = records.iter().find(|entry| entry["id"] == id)?;
+    ["field_windows", "json_fields", "binary_fields"]
+        .into_iter()
+        .find_map(|list| {
+            let mut fields = entry[list].as_array()?.iter();
+            Some((list, fields.find(|one| one["field_path"] == field)?))
+        })
+}
+
+/// The law of pages: within the budget, every record once and in order, and of every field all of it, or the beginning and the way on.
+#[test]
+fn of_any_page_everything_is_shown_or_listed() {
+    let factor = std::env::var("PROP_FACTOR")
+        .ok()
+        .and_then(|asked| asked.parse().ok());
+    for seed in 0..12 * factor.unwrap_or(1_u64) {
+        let mut dice = Dice(seed);
+        let count = dice.of(&[1, 2, 5, 6, 12, 30]);
+        let rows: Vec<Value> = (0..count).map(|n| row(n, dice.data())).collect();
+        let provider = provider(rows.clone());
+        let sandbox = Sandbox::new();
+        let budget = dice.of(&[5_000, 12_000, 12_000, 40_000]);
+        let flags = ["--max-reply-bytes", &budget.to_string()];
+        let mut agent = adapter(&sandbox, &provider.address, TOKEN, &flags);
+        let (mut next, mut cursor) = (0, "0".to_owned());
+        loop {
+            let given = agent.ok(
+                "query_records",
+                json!({"stream": "things", "cursor": cursor}),
+            );
+            assert!(given.bytes <= budget, "seed {seed}: {}", given.bytes);
+            let chars = given.text().chars().count();
+            assert!(chars <= 1_792, "seed {seed}: {chars} in words");
+            let (data, ladder) = (
+                &given.structured()["data"],
+                &given.structured()["content_ladder"],
+            );
+            for shown in data["data"].as_array().unwrap() {
+                let whole = &rows[next];
+                next += 1;
+                assert_eq!(shown["id"], whole["id"], "seed {seed}");
+                let id = format!("c/things:{}", whole["id"].as_str().unwrap());
+                for (name, value) in whole["data"].as_object().unwrap() {
+                    let part = shown["data"].get(name);
+                    if part == Some(value) {
+                        continue;
+                    }
+                    let what = format!("seed {seed}: {name} of {id}: {ladder}");
+                    match (listed(ladder, &id, name), part) {
+                        (Some(("field_windows", told)), Some(part)) => {
+                            let chars = told
+                                .get("preview_chars")
+                                .unwrap_or(&ladder["preview_chars"])
+                                .as_u64();
+                            let (part, value) =
+                                (part.as_str().expect(&what), value.as_str().expect(&what));
+                            let begin: String = value
+                                .chars()
+                                .take(usize::try_from(chars.expect(&what)).unwrap())
+                                .collect();
+                            assert_eq!(part.strip_suffix('…'), Some(&*begin), "{what}");
+                            assert_eq!(told["size_chars"], value.chars().count(), "{what}");
+                        }
+                        (Some(("binary_fields", _)), Some(part)) => {
+                            assert!(
+                                part.as_str().expect(&what).starts_with("[binary: "),
+                                "{what}"
+                            );
+                        }
+                        (Some(_), _) => assert!(value.is_array() || value.is_object(), "{what}"),
+                        (None, part) => {
+                            assert!(
+                                part.is_none() && ladder["omitted"]["field_count"].is_u64(),
+                                "{what}"
+                            );
+                        }
+                    }
+                }
+            }
+            match data["next_cursor"].as_str() {
+                Some(on) => on.clone_into(&mut cursor),
+                None => break,
+            }
+        }
+        assert_eq!(next, count, "seed {seed}");
+    }
+}
