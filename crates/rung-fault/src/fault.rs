@@ -16,8 +16,12 @@ pub enum Detail {
     Allowed,
     /// What the client would have to be able to do.
     Capability,
+    /// What another server said beside its message.
+    Data,
     /// The argument or field at fault.
     Field,
+    /// Where all that was said is kept.
+    Handle,
     /// What is limited: `items`, `bytes`, `chars`.
     Kind,
     /// The bound that was crossed.
@@ -35,7 +39,9 @@ impl Detail {
         match self {
             Self::Allowed => "allowed",
             Self::Capability => "capability",
+            Self::Data => "data",
             Self::Field => "field",
+            Self::Handle => "handle",
             Self::Kind => "kind",
             Self::Limit => "limit",
             Self::Nearest => "nearest",
@@ -115,6 +121,13 @@ impl Fault {
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message).into();
+        self
+    }
+
+    /// The same fault without one of its facts.
+    #[must_use]
+    pub fn without(mut self, detail: Detail) -> Self {
+        self.details.retain(|(own, _)| *own != detail);
         self
     }
 

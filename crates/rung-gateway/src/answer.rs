@@ -6,13 +6,16 @@
 
 use std::borrow::Cow;
 use std::io::{Cursor, Read as _};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use rung_fault::{Code, Fault};
-use rung_ladder::{Budget, Handle};
+use rung_auth::Permit;
+use rung_fault::{Code, Detail, Face, Fault};
+use rung_ladder::limits::ERROR_BYTES;
+use rung_ladder::{Budget, Handle, head};
 use rung_mcp::connect::Answer;
 use rung_mcp::splice;
-use rung_tool::{Call, Given, Keep, LongResult, Names, Reply, written};
+use rung_tool::{Call, Given, Keep, LongResult, Names, Reply, Served, written};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -39,11 +42,21 @@ impl Limits {
             count_tokens: gateway.0.options.count_tokens,
         }
     }
+
+    /// The tokens of a reply, counted only where there may be too many: none is shorter than a byte.
+    fn tokens(self, reply: &str) -> usize {
+        if reply.len() <= self.max_tokens {
+            return reply.len();
+        }
+        (self.count_tokens)(&words(reply))
+    }
 }
 
+/// Bytes of what a server says beside its message that an error repeats.
+const DATA_BYTES: usize = 2_000;
 /// What the gateway says around a result that was cut.
 const AROUND_BYTES: usize = 400;
-/// Shares of the limit that are tried, one after the other, until the tokens fit.
+/// Shares of the limit that are tried, one after the other, until the tokens fit. The first try is all of it.
 const SHARES: [usize; 4] = [90, 70, 45, 20];
 
 /// The reply that passes a server's answer on.
@@ -75,22 +88,183 @@ pub(crate) async fn dressed(
             return Ok(relayed(once, parts.is_error));
         }
     }
-    let mut bytes = limits.max_bytes;
-    for share in SHARES {
+    let mut room = Room::of(limits);
+    while let Some(bytes) = room.bytes() {
         let reply = cut(&raw, tool_id, &handle, bytes, call);
-        let text = serde_json::to_string(&reply).unwrap_or_default();
-        // No token is shorter than a byte.
-        let tokens = if text.len() <= limits.max_tokens {
-            text.len()
-        } else {
-            (limits.count_tokens)(&text)
-        };
-        if text.len() <= limits.max_bytes && tokens <= limits.max_tokens {
+        if room.holds(&serde_json::to_string(&reply).unwrap_or_default()) {
             return Ok(reply);
         }
-        bytes = bytes.min(text.len() * limits.max_tokens / tokens) * share / 100;
     }
     Ok(Reply::handle_alone(&handle, parts.is_error, call))
+}
+
+/// What we say ourselves, within the same bounds.
+pub(crate) async fn said_by_us(
+    facts: Value,
+    limits: Limits,
+    call: &Call,
+    keep: Arc<dyn Keep>,
+) -> Result<Reply, Fault> {
+    let keep = Arc::new(KeptOnce::by(keep));
+    let mut room = Room::of(limits);
+    while let Some(bytes) = room.bytes() {
+        let answer = rung_tool::Answer::from(facts.clone());
+        let reply = match Reply::of(answer, &within(call, bytes), keep.clone()).await {
+            Err(fault) if fault.code() == Code::BudgetTooSmall => break,
+            reply => reply?,
+        };
+        if room.holds(&serde_json::to_string(&reply).unwrap_or_default()) {
+            return Ok(reply);
+        }
+    }
+    let handle = keep.handle.get();
+    let handle = handle.ok_or_else(|| Fault::new(Code::Internal, "what is too long is kept"))?;
+    Ok(Reply::handle_alone(handle, false, call))
+}
+
+impl Gateway {
+    /// What is told of a failure: without secrets, and kept whole where it is too long for an error.
+    pub(crate) async fn told(&self, fault: Fault, call: &Call) -> Fault {
+        let fault = self.state().rules.masks().fault(fault);
+        let data = fault.detail(Detail::Data);
+        let data_is_long = data.is_some_and(|data| data.to_string().len() > DATA_BYTES);
+        if fault.message().len() <= ERROR_BYTES && !data_is_long {
+            return fault;
+        }
+        let all = json!({"message": fault.message(), "data": data});
+        let words = format!("{}…", head(fault.message(), ERROR_BYTES / 2));
+        let mut shown = fault.clone().with_message(words);
+        if data_is_long {
+            shown = shown.without(Detail::Data);
+        }
+        // What cannot be kept is told as far as it fits.
+        let Ok(handle) = kept(&written(&all), call, self.0.keep.clone()).await else {
+            return shown;
+        };
+        let read = call.names.show("rung.read");
+        let read = format!("{read} {{\"handle\":\"{handle}\"}} has all that was said");
+        let hint = fault.hint().map(|hint| format!("{read}; {hint}"));
+        shown
+            .with_hint(hint.unwrap_or(read))
+            .with(Detail::Handle, handle.to_string())
+    }
+
+    /// The reply to a call that failed, within the same bounds.
+    pub(crate) async fn failed(&self, fault: Fault, call: &Call) -> Reply {
+        let fault = self.told(fault, call).await;
+        let mut room = Room::of(Limits::of(self, call, None));
+        loop {
+            let bytes = room.bytes();
+            let call = within(call, bytes.unwrap_or(Reply::LEAST_BYTES));
+            // It is said twice, with as much around it.
+            let words = head(fault.message(), call.budget.max_bytes / 4).to_owned();
+            let reply = Reply::failed(&fault.clone().with_message(words), Face::Rung, &call);
+            if bytes.is_none() || room.holds(&serde_json::to_string(&reply).unwrap_or_default()) {
+                return reply;
+            }
+        }
+    }
+}
+
+/// What was read or filled in, within the same bounds.
+pub(crate) async fn served<T: Serialize, F: Future<Output = Result<Served<T>, Fault>>>(
+    given: Given,
+    limits: Limits,
+    call: &Call,
+    keep: Arc<dyn Keep>,
+    relay: impl Fn(Given, Call, Arc<dyn Keep>) -> F,
+) -> Result<Served<T>, Fault> {
+    let raw = match given {
+        Given::Here(raw) => raw,
+        // It is not counted in tokens, of which none is shorter than a byte.
+        long @ Given::Long(_) => {
+            let max_bytes = limits.max_bytes.min(limits.max_tokens);
+            return relay(long, within(call, max_bytes), keep).await;
+        }
+    };
+    let keep = Arc::new(KeptOnce::by(keep));
+    let mut room = Room::of(limits);
+    loop {
+        let bytes = room.bytes();
+        let call = within(call, bytes.unwrap_or_default());
+        let served = relay(Given::Here(raw.clone()), call, keep.clone()).await?;
+        let fits = match &served {
+            Served::Relayed(raw) => room.holds(raw.get()),
+            Served::Ours(ours) => room.holds(&serde_json::to_string(ours).unwrap_or_default()),
+        };
+        if fits {
+            return Ok(served);
+        }
+    }
+}
+
+/// What is tried in ever fewer bytes is one thing, and kept once.
+pub(crate) struct KeptOnce {
+    keep: Arc<dyn Keep>,
+    handle: OnceLock<Handle>,
+}
+
+impl KeptOnce {
+    pub(crate) fn by(keep: Arc<dyn Keep>) -> Self {
+        let handle = OnceLock::new();
+        Self { keep, handle }
+    }
+}
+
+impl Keep for KeptOnce {
+    fn keep(
+        &self,
+        permit: &Permit,
+        content_type: &str,
+        body: &mut dyn std::io::Read,
+    ) -> Result<Handle, Fault> {
+        if let Some(handle) = self.handle.get() {
+            return Ok(handle.clone());
+        }
+        let handle = self.keep.keep(permit, content_type, body)?;
+        Ok(self.handle.get_or_init(|| handle).clone())
+    }
+}
+
+/// How many bytes are tried, until the tokens fit as well.
+pub(crate) struct Room {
+    limits: Limits,
+    bytes: usize,
+    shares: std::array::IntoIter<usize, 4>,
+    is_over: bool,
+}
+
+impl Room {
+    pub(crate) fn of(limits: Limits) -> Self {
+        Self {
+            bytes: limits.max_bytes,
+            limits,
+            shares: SHARES.into_iter(),
+            is_over: false,
+        }
+    }
+
+    /// How many to try next, unless it was tried often enough.
+    pub(crate) fn bytes(&self) -> Option<usize> {
+        (!self.is_over).then_some(self.bytes)
+    }
+
+    /// Whether this is within bounds. Where it is not, there is less room the next time.
+    pub(crate) fn holds(&mut self, text: &str) -> bool {
+        let limits = self.limits;
+        let tokens = limits.tokens(text);
+        if text.len() <= limits.max_bytes && tokens <= limits.max_tokens {
+            return true;
+        }
+        match self.shares.next() {
+            Some(share) => {
+                let fitting = text.len() * limits.max_tokens / tokens.max(1);
+                self.bytes = self.bytes.min(fitting) * share / 100;
+            }
+            None => self.is_over = true,
+        }
+        false
+    }
 }
 
 /// What a server answered, with what must be masked masked.
@@ -139,19 +313,35 @@ fn fits(reply: &str, parts: &Parts<'_>, limits: Limits) -> bool {
         return false;
     }
     let text_bytes = reply.len().saturating_sub(parts.media_bytes);
-    if text_bytes <= limits.max_tokens {
-        return true;
-    }
-    if parts.media_bytes == 0 {
-        return (limits.count_tokens)(reply) <= limits.max_tokens;
+    text_bytes <= limits.max_tokens || limits.tokens(reply) <= limits.max_tokens
+}
+
+/// What of it is read as text.
+fn words(reply: &str) -> Cow<'_, str> {
+    if !reply.contains("\"data\"") && !reply.contains("\"blob\"") {
+        return Cow::Borrowed(reply);
     }
     let mut value: Value = serde_json::from_str(reply).unwrap_or_default();
-    for block in value["content"].as_array_mut().into_iter().flatten() {
-        if is_media(block) {
-            block["data"] = "".into();
-        }
+    without_media(&mut value);
+    Cow::Owned(value.to_string())
+}
+
+fn without_media(value: &mut Value) {
+    if is_media(value) {
+        value["data"] = "".into();
     }
-    (limits.count_tokens)(&value.to_string()) <= limits.max_tokens
+    match value {
+        Value::Object(members) => {
+            if members.get("uri").is_some_and(Value::is_string)
+                && let Some(blob) = members.get_mut("blob")
+            {
+                *blob = "".into();
+            }
+            members.values_mut().for_each(without_media);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_media),
+        _ => {}
+    }
 }
 
 fn is_media(block: &Value) -> bool {
@@ -188,7 +378,7 @@ impl<'r> Parts<'r> {
             0
         };
         Self {
-            structured: member("structuredContent").filter(|value| value.get().starts_with('{')),
+            structured: member("structuredContent").filter(|value| value.get() != "null"),
             is_error: member("isError").is_some_and(|value| value.get() == "true"),
             content,
             media_bytes,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rung_auth::{Access, Permit};
-use rung_fault::{Face, Fault};
+use rung_fault::Fault;
 use rung_tool::{Call, Card, Hints, Pending, Reply, TaskUse, ToolSource, unknown_tool};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -161,10 +161,7 @@ impl ToolSource for Direct {
         Box::pin(async move {
             match self.answer(call, name, arguments).await {
                 Ok(reply) => reply,
-                Err(fault) => {
-                    let fault = self.0.state().rules.masks().fault(fault);
-                    Reply::failed(&fault, Face::Rung, call)
-                }
+                Err(fault) => self.0.failed(fault, call).await,
             }
         })
     }

@@ -7,7 +7,7 @@ use rung_fault::Fault;
 use rung_tool::{Call, Partial, Pending, Prompt, PromptCard, PromptSource, Served};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Limits, within};
+use crate::answer::{Limits, served};
 use crate::direct::Surface;
 use crate::gateway::{Gateway, State};
 use crate::policy::Thing;
@@ -104,8 +104,11 @@ impl PromptSource for Prompts {
             let params = serde_json::value::to_raw_value(&params).expect("an object of texts");
             let given = gateway.ask(call, &server, "prompts/get", &params).await?;
             let keep = gateway.0.keep.clone();
-            let call = within(call, Limits::of(gateway, call, None).max_bytes);
-            Served::<Prompt>::relay(given, &call, keep).await.map(Some)
+            let limits = Limits::of(gateway, call, None);
+            let relay = |given, call, keep| async move {
+                Served::<Prompt>::relay(given, &call, keep).await
+            };
+            served(given, limits, call, keep, relay).await.map(Some)
         })
     }
 

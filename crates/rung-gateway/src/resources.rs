@@ -15,7 +15,7 @@ use rung_tool::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::answer::{Limits, given, within};
+use crate::answer::{Limits, given, served};
 use crate::gateway::{Gateway, State};
 use crate::heard::Masked;
 use crate::policy::Thing;
@@ -168,10 +168,11 @@ impl ResourceSource for Resources {
             let params = raw(&json!({"uri": own}));
             let read = self.0.ask(call, &server, "resources/read", &params).await?;
             let keep = self.0.0.keep.clone();
-            let call = within(call, Limits::of(&self.0, call, None).max_bytes);
-            Served::<Vec<Contents>>::relay(read, uri, &call, keep)
-                .await
-                .map(Some)
+            let limits = Limits::of(&self.0, call, None);
+            let relay = |read, call, keep| async move {
+                Served::<Vec<Contents>>::relay(read, uri, &call, keep).await
+            };
+            served(read, limits, call, keep, relay).await.map(Some)
         })
     }
 
@@ -242,10 +243,10 @@ impl Gateway {
             let answer = instance.connection.converse(method, params, how).await;
             answer.map_err(|error| server.fault(error))
         };
-        let asked = asked.await;
-        let state = self.state();
-        let masks = state.rules.masks();
-        given(asked.map_err(|fault| masks.fault(fault))?, masks)
+        match asked.await {
+            Ok(answer) => given(answer, self.state().rules.masks()),
+            Err(fault) => Err(self.told(fault, call).await),
+        }
     }
 
     /// Has a server complete an argument.

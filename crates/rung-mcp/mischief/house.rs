@@ -107,7 +107,12 @@ impl House {
             }
             "resources/read" => {
                 trace("read");
-                let read = json!({"uri": params["uri"], "text": "what is noted"});
+                // A room is as long as its number says.
+                let uri = params["uri"].as_str().unwrap_or_default();
+                let number = uri.strip_prefix("house:room/");
+                let times = number.and_then(|number| number.parse().ok());
+                let noted = "what is noted ".repeat(times.unwrap_or(1));
+                let read = json!({"uri": uri, "text": noted.trim_end()});
                 answer(id, &json!({"contents": [read]}).to_string());
             }
             "resources/subscribe" => {
@@ -120,7 +125,9 @@ impl House {
                 answer(id, &json!({"prompts": [greet]}).to_string());
             }
             "prompts/get" => {
-                let content = json!({"type": "text", "text": "Say hello."});
+                let to = params["arguments"]["who"].as_str();
+                let to = to.map_or_else(String::new, |who| format!(" to {who}"));
+                let content = json!({"type": "text", "text": format!("Say hello{to}.")});
                 let said = json!({"messages": [{"role": "user", "content": content}]});
                 answer(id, &said.to_string());
             }

@@ -59,6 +59,7 @@ pub(crate) fn serve() {
                     continue;
                 }
                 "tell" => text(&leak),
+                "give" => json!({"content": [], "structuredContent": params["arguments"]["value"]}),
                 "lengthy" => {
                     let long = format!("{leak} {}", "so it is. ".repeat(2_000));
                     refuse(&id, &long, &json!({"lines": [long]}));
@@ -94,7 +95,9 @@ pub(crate) fn serve() {
 }
 
 fn tools(leak: &str) -> Vec<Value> {
-    let names = ["die", "steps", "ask", "tell", "refuse", "lengthy", "work"];
+    let names = [
+        "die", "steps", "ask", "tell", "give", "refuse", "lengthy", "work",
+    ];
     let tool = |name: &&str| {
         let schema =
             json!({"type": "object", "properties": {"a": {"type": "string", "description": leak}}});

@@ -147,8 +147,8 @@ impl<'a> Input<'a> {
             Ok(input) if plain(&input) => Ok(input),
             read => {
                 asking.accepted()?;
-                let input = read
-                    .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
+                let input =
+                    read.map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
                 input.check()?;
                 Ok(input)
             }
@@ -244,7 +244,10 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let options = input.options.as_ref();
     let default = Options::default();
     let options = options.unwrap_or(&default);
-    let wish = input.task.as_ref().filter(|wish| wish.enabled != Some(false));
+    let wish = input
+        .task
+        .as_ref()
+        .filter(|wish| wish.enabled != Some(false));
     let order = Order {
         id: &input.tool_id,
         arguments,

@@ -21,14 +21,14 @@ use std::time::Duration;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_tool::{
-    Answer, Call, Card, Hints, Names, Pending, Reply, Schema, TaskUse, ToolSource, arguments,
-    unknown_tool,
+    Call, Card, Hints, Names, Pending, Reply, Schema, TaskUse, ToolSource, arguments, unknown_tool,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::answer::{Limits, said_by_us};
 use crate::gateway::Gateway;
 use crate::policy::Thing;
 
@@ -73,6 +73,17 @@ const ALL: [&Definition; 14] = [
     &tasks_result::DEFINITION,
     &tasks_cancel::DEFINITION,
 ];
+
+/// The names of all of them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.into_iter().map(|definition| definition.name)
+}
+
+/// Whether a tool starts or stops what others use, too.
+pub(crate) fn is_for_operators(name: &str) -> bool {
+    let mut named = ALL.into_iter().filter(|definition| definition.name == name);
+    named.any(|definition| definition.operates)
+}
 
 /// It reads what we know.
 const READS: Hints = Hints::READ;
@@ -247,7 +258,9 @@ impl Asking<'_> {
         let facts = serde_json::to_value(facts)
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
         let facts = self.gateway.state().rules.masks().value(facts);
-        Reply::of(Answer::from(facts), self.call, self.gateway.0.keep.clone()).await
+        let limits = Limits::of(self.gateway, self.call, None);
+        let keep = self.gateway.0.keep.clone();
+        said_by_us(facts, limits, self.call, keep).await
     }
 }
 
@@ -281,14 +294,11 @@ impl ToolSource for Tools {
             };
             match self.answer(entry, call, arguments).await {
                 Ok(reply) => reply,
-                Err(fault) => {
-                    let fault = self.gateway.state().rules.masks().fault(fault);
-                    Reply {
-                        // That a tool of theirs is not there does not mean that ours is not.
-                        fault: None,
-                        ..Reply::failed(&named(fault, call.names), Face::Rung, call)
-                    }
-                }
+                Err(fault) => Reply {
+                    // That a tool of theirs is not there does not mean that ours is not.
+                    fault: None,
+                    ..self.gateway.failed(named(fault, call.names), call).await
+                },
             }
         })
     }

@@ -47,7 +47,7 @@ pub enum Error {
         server: Arc<str>,
     },
     /// It refused.
-    #[error("{server} refused: {} ({})", refusal.message, refusal.code)]
+    #[error("{server} refused: {} ({})", head(&refusal.message, MAX_WORDS_BYTES), refusal.code)]
     Refused {
         /// Which server.
         server: Arc<str>,
@@ -95,16 +95,15 @@ impl Refused {
             data: Option<&'a RawValue>,
         }
         let Ok(wire) = serde_json::from_str::<Wire<'_>>(error.get()) else {
-            let message = head(error.get(), MAX_WORDS_BYTES).to_owned();
             return Self {
                 code: 0,
-                message,
+                message: error.get().to_owned(),
                 data: None,
             };
         };
         Self {
             code: wire.code.as_i64().unwrap_or_default(),
-            message: head(wire.message.as_str().unwrap_or_default(), MAX_WORDS_BYTES).to_owned(),
+            message: wire.message.as_str().unwrap_or_default().to_owned(),
             data: wire.data.map(|data| data.to_owned().into()),
         }
     }
@@ -167,9 +166,9 @@ impl Error {
         }
     }
 
-    /// The fault of a call, with the server's own number where it has one.
+    /// The fault of a call, with all that the server said where it said something: however long that is.
     pub fn into_fault(self) -> Fault {
-        let Self::Refused { refusal, .. } = &self else {
+        let Self::Refused { server, refusal } = &self else {
             return self.into();
         };
         // It is the caller who cannot, and the caller is told so as by us.
@@ -178,8 +177,17 @@ impl Error {
                 .with_hint(format!("call from a client that declares {capability}"))
                 .with(Detail::Capability, capability);
         }
-        let number = refusal.code;
-        Fault::from(self).with(Detail::Rule, number)
+        let Refused { code, message, .. } = refusal;
+        let words = format!("{server} refused: {message} ({code})");
+        let data = refusal.data.as_ref().map(|data| data.get());
+        let data: Option<Value> = data.and_then(|data| serde_json::from_str(data).ok());
+        let fault = Fault::from(self.clone())
+            .with_message(words)
+            .with(Detail::Rule, *code);
+        match data {
+            Some(data) if !data.is_null() => fault.with(Detail::Data, data),
+            _ => fault,
+        }
     }
 }
 

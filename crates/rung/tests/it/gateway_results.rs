@@ -306,3 +306,128 @@ fn a_policy_bounds_the_tools_of_a_server() {
         "{health}"
     );
 }
+
+/// What is read and filled in costs tokens as well.
+#[test]
+fn tokens_of_resources_and_prompts_are_bounded() {
+    let street = Street::with_a_house();
+    let file = street
+        .sandbox
+        .write("policy.yaml", "limits: {max_output_tokens: 400}");
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    client.call("gateway.connect_server", &json!({"server_name": "house"}));
+    let who = "a stranger and ".repeat(600);
+    for (method, params) in [
+        ("resources/read", json!({"uri": "house:room/700"})),
+        (
+            "prompts/get",
+            json!({"name": "house::greet", "arguments": {"who": who}}),
+        ),
+    ] {
+        let said = client.request(method, &params);
+        let cost = tokens(&said["result"].to_string());
+        assert!((50..=400).contains(&cost), "{method}: {cost} tokens");
+        assert!(said.to_string().contains("rung.read"), "{said}");
+    }
+}
+
+/// Whatever a tool of ours says goes by the same limits, and is kept whole where it does not fit.
+#[test]
+fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
+    for policy in [
+        "limits: {max_output_bytes: 300}",
+        "limits: {max_output_bytes: 900}",
+        "limits: {max_output_tokens: 256}",
+    ] {
+        let street = Street::with_a_house();
+        let file = street.sandbox.write("policy.yaml", policy);
+        let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+        client.invoke("house::count", &json!({}));
+        let (most_bytes, most_tokens) = match policy.split(": ").nth(2) {
+            Some("300}") => (300, 4_000),
+            Some("900}") => (900, 4_000),
+            _ => (50_000, 256),
+        };
+        for (tool, arguments, member) in [
+            (
+                "gateway.describe",
+                json!({"tool_id": "house::book", "full": true}),
+                "input_schema",
+            ),
+            ("gateway.catalog_search", json!({}), "results"),
+            ("gateway.health", json!({"server": "house"}), "servers"),
+        ] {
+            let shown = client.call(tool, &arguments);
+            let (size, cost) = (shown.to_string().len(), tokens(&shown.to_string()));
+            assert!(size <= most_bytes, "{policy} {tool}: {size} bytes: {shown}");
+            assert!(
+                cost <= most_tokens,
+                "{policy} {tool}: {cost} tokens: {shown}"
+            );
+            let whole = street.sandbox.export(handle(&shown));
+            let whole: Value = serde_json::from_slice(&whole).unwrap();
+            assert!(!whole[member].is_null(), "{policy} {tool}: {whole}");
+        }
+        for arguments in [
+            json!({"tool_id": "house::coutn"}),
+            json!({"tool_id": "house::book", "arguments": {"when": 7}}),
+        ] {
+            let refused = client.call("gateway.invoke", &arguments);
+            assert_eq!(refused["isError"], true, "{refused}");
+            let (size, cost) = (refused.to_string().len(), tokens(&refused.to_string()));
+            assert!(size <= most_bytes, "{policy}: {size} bytes: {refused}");
+            assert!(cost <= most_tokens, "{policy}: {cost} tokens: {refused}");
+        }
+    }
+}
+
+/// Nothing of an error is lost either: neither what is said in data nor what is long.
+#[test]
+fn an_error_of_a_server_is_passed_on_whole() {
+    let street = Street::new();
+    let mut leaks = crate::gateway::plays("leaks");
+    leaks["env"] = json!({"MY_TOKEN": "supersecret-98765"});
+    street.configure(&json!({"leaks": leaks}));
+    let mut client = street.client(&[]);
+    let refused = client.invoke("leaks::refuse", &json!({}));
+    let told = error(&refused);
+    assert_eq!(told["code"], "source_refused", "{refused}");
+    let said = "my token is [REDACTED], and password=swordfish";
+    assert_eq!(
+        told["details"],
+        json!({"rule": -32001, "data": {"password": "swordfish", "said": said}}),
+        "{refused}"
+    );
+    let refused = client.invoke("leaks::lengthy", &json!({}));
+    let told = error(&refused);
+    assert!(refused.to_string().len() < 12_000, "{refused}");
+    let handle = told["details"]["handle"].as_str().expect("a handle");
+    assert!(told["hint"].as_str().unwrap().contains(handle), "{told}");
+    let whole: Value = serde_json::from_slice(&street.sandbox.export(handle)).unwrap();
+    for whole in [&whole["message"], &whole["data"]["lines"][0]] {
+        let whole = whole.as_str().unwrap();
+        assert!(
+            whole.contains("[REDACTED]") && whole.len() > 20_000,
+            "{whole}"
+        );
+    }
+    // The same where it is no tool that is refused.
+    client.call("gateway.connect_server", &json!({"server_name": "leaks"}));
+    let refused = client.request("resources/read", &json!({"uri": "leak:room/1"}));
+    assert!(
+        refused["error"]["message"].as_str().unwrap().contains(said),
+        "{refused}"
+    );
+}
+
+/// The modern era has any JSON as structured content, and the earlier ones have been seen to, too.
+#[test]
+fn structured_content_that_is_no_object_is_passed_on() {
+    let street = Street::new();
+    street.configure(&json!({"leaks": crate::gateway::plays("leaks")}));
+    let mut client = street.client(&[]);
+    for value in [json!([1, 2]), json!("seven"), json!(7), json!(false)] {
+        let said = client.invoke("leaks::give", &json!({"value": value}));
+        assert_eq!(said["structuredContent"]["result"], value, "{said}");
+    }
+}
