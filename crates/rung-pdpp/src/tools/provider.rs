@@ -8,7 +8,7 @@ use rung_fault::{Code, Fault};
 use serde_json::Value;
 
 use super::ask::Ask;
-use super::json::Json;
+use super::json::{Json, Unread};
 use super::own::{Own, Reader};
 use super::package::Package;
 use super::refusal::Refusal;
@@ -17,7 +17,7 @@ use super::remote::{Credential, Remote};
 /// Bytes of an answer that are taken in.
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
-/// Commas of an answer: each value takes many times as much memory as it has bytes.
+/// Values of an answer: each takes many times as much memory as it has bytes.
 const MAX_VALUES: usize = 400_000;
 /// Bytes of a request.
 const MAX_ASKED_BYTES: usize = 16 << 10;
@@ -48,11 +48,29 @@ pub(super) enum Body {
 impl Body {
     pub(super) fn read(&self) -> Result<Json<'_>, Refusal> {
         match self {
-            Self::Unread(bytes) => super::json::read(bytes).map_err(|error| {
-                let why =
-                    format!("the provider's answer says that it is JSON, and is not: {error}");
-                Refusal::new(Code::SourceFailed, why)
+            Self::Unread(bytes) => super::json::read(bytes).map_err(|error| match error {
+                Unread::TooDeep => {
+                    let fault = Fault::new(
+                        Code::SourceFailed,
+                        format!("the provider's answer cannot be passed on: {error}"),
+                    );
+                    fault
+                        .with_hint("ask for less: name the fields that are wanted, with fields")
+                        .into()
+                }
+                Unread::NotText(_) | Unread::NotJson(_) => Refusal::new(
+                    Code::SourceFailed,
+                    format!("the provider's answer says that it is JSON, and is not: {error}"),
+                ),
             }),
+            Self::Made(value) => Ok(value.into()),
+        }
+    }
+
+    /// What an error says: also of one that cannot be read whole, nobody is left without its code.
+    pub(super) fn read_error(&self) -> Result<Json<'_>, Unread> {
+        match self {
+            Self::Unread(bytes) => super::json::read_shallow(bytes),
             Self::Made(value) => Ok(value.into()),
         }
     }
@@ -79,7 +97,8 @@ impl Said {
         let essence = essence.trim().to_ascii_lowercase();
         let json = matches!(essence.as_str(), "application/json" | "text/json");
         let json = json || essence.ends_with("+json");
-        if json && memchr::memchr_iter(b',', &bytes).count() > MAX_VALUES {
+        // Commas in texts are told from others only where there are so many.
+        if json && commas(&bytes) > MAX_VALUES && commas_between(&bytes) > MAX_VALUES {
             let why = format!("the provider's answer has more than {MAX_VALUES} values");
             let fault = Fault::new(Code::SourceFailed, why);
             return Err(fault
@@ -101,9 +120,30 @@ impl Said {
         })
     }
 
-    fn is_success(&self) -> bool {
+    pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
+}
+
+fn commas(bytes: &[u8]) -> usize {
+    memchr::memchr_iter(b',', bytes).count()
+}
+
+/// The commas of some JSON that part values, not those in its texts.
+fn commas_between(json: &[u8]) -> usize {
+    let (mut count, mut rest) = (0, json);
+    while let Some(quote) = memchr::memchr(b'"', rest) {
+        count += commas(&rest[..quote]);
+        rest = &rest[quote + 1..];
+        while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+            let escape = rest[at] == b'\\';
+            rest = rest.get(at + 1 + usize::from(escape)..).unwrap_or_default();
+            if !escape {
+                break;
+            }
+        }
+    }
+    count + commas(rest)
 }
 
 /// What was asked for.
@@ -242,6 +282,24 @@ impl Providers {
             Self::Own(own) => own.provider(permit).await,
             #[cfg(fuzzing)]
             Self::Canned(bytes) => Ok(Some(Provider::Canned(bytes.clone()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_in_texts_part_nothing() {
+        for (json, count) in [
+            ("", 0),
+            ("[1,2,3]", 2),
+            (r#"{"a,b":"c,d","e":",,,"}"#, 1),
+            (r#"["\"",",\\",",\\\",",1]"#, 3),
+            (r#"["never over, \"#, 0),
+        ] {
+            assert_eq!(commas_between(json.as_bytes()), count, "{json}");
         }
     }
 }

@@ -218,11 +218,16 @@ fn conceal(said: &mut Said, token: &str) {
     {
         said.request_id = None;
     }
+    let success = said.is_success();
     match &mut said.content {
         Content::Json(body) => {
             // What cannot be read is not shown either.
-            let read = body.read().ok().filter(|read| is_in(read, &finder));
-            if let Some(read) = read {
+            let read = if success {
+                body.read().ok()
+            } else {
+                body.read_error().ok()
+            };
+            if let Some(read) = read.filter(|read| is_in(read, &finder)) {
                 let mut value = read.to_value();
                 conceal_in(&mut value, &finder, token);
                 *body = Body::Made(value);
@@ -248,7 +253,8 @@ fn is_in(json: &Json<'_>, finder: &memchr::memmem::Finder<'_>) -> bool {
         Json::Object(members) => members
             .iter()
             .any(|(name, member)| holds(name) || is_in(member, finder)),
-        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+        Json::Number(number) => holds(&number.to_string()),
+        Json::Null | Json::Bool(_) => false,
     }
 }
 
@@ -257,6 +263,9 @@ fn conceal_in(value: &mut Value, finder: &memchr::memmem::Finder<'_>, token: &st
     match value {
         Value::String(text) if finder.find(text.as_bytes()).is_some() => {
             *text = text.replace(token, SHOWN);
+        }
+        Value::Number(number) if finder.find(number.to_string().as_bytes()).is_some() => {
+            *value = Value::from(SHOWN);
         }
         Value::Array(items) => {
             for item in items {
@@ -285,19 +294,41 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn a_token_that_comes_back_is_not_shown() {
-        let body = br#"{"a":"x s3cret-t\u006fken y","s3cret-token":[{"b":"s3cret-token"}]}"#;
-        let id = Some("req-s3cret-token".to_owned());
-        let mut said = Said::of(200, "application/json", id, Bytes::from_static(body)).unwrap();
-        conceal(&mut said, "s3cret-token");
-        let Content::Json(body) = said.content else {
+    /// What is left of an answer in which a provider repeats the token.
+    fn shown(status: u16, token: &str, body: String) -> Said {
+        let id = Some(format!("req-{token}"));
+        let mut said = Said::of(status, "application/json", id, body.into()).unwrap();
+        conceal(&mut said, token);
+        said
+    }
+
+    fn body(said: &Said) -> &Body {
+        let Content::Json(body) = &said.content else {
             panic!("it is JSON");
         };
+        body
+    }
+
+    #[test]
+    fn a_token_that_comes_back_is_not_shown() {
+        let said = r#"{"a":"x s3cret-t\u006fken y","s3cret-token":[{"b":"s3cret-token"}]}"#;
+        let said = shown(200, "s3cret-token", said.to_owned());
         assert_eq!(
-            body.read().unwrap().to_value(),
+            body(&said).read().unwrap().to_value(),
             json!({"a": "x [token] y", "[token]": [{"b": "[token]"}]})
         );
         assert_eq!(said.request_id, None);
+        let said = shown(200, "1234567890", r#"{"a":1234567890,"b":-7}"#.to_owned());
+        let left = body(&said).read().unwrap().to_value();
+        assert_eq!(left, json!({"a": "[token]", "b": -7}));
+    }
+
+    #[test]
+    fn a_token_in_an_error_that_cannot_be_read_whole_is_not_shown() {
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        let error = format!(r#"{{"error":{{"more":{deep},"message":"s3cret-t\u006fken"}}}}"#);
+        let said = shown(500, "s3cret-token", error);
+        let error = body(&said).read_error().unwrap();
+        assert_eq!(error["error"]["message"], "[token]");
     }
 }

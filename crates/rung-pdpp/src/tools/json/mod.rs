@@ -2,8 +2,10 @@
 //! and members are a plain list in their order.
 //!
 //! Owns: reading, finding and writing again. Refuses to know: what any of it means. Its law: of the same bytes it makes what
-//! `serde_json::Value` makes of them, and writes the same.
+//! `serde_json::Value` makes of them, and writes the same; but numbers it writes as they came, and a half of a pair of escapes is
+//! no reason to refuse everything.
 
+mod number;
 mod read;
 mod text;
 
@@ -14,9 +16,10 @@ use std::ops::Index;
 use serde::de::IgnoredAny;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
-pub(super) use read::read;
+pub(super) use number::Number;
+pub(super) use read::{Unread, read, read_shallow};
 pub(super) use text::Text;
 
 /// A JSON value.
@@ -25,7 +28,7 @@ pub(super) enum Json<'a> {
     #[default]
     Null,
     Bool(bool),
-    Number(Number),
+    Number(Number<'a>),
     String(Text<'a>),
     Array(Vec<Json<'a>>),
     Object(Members<'a>),
@@ -150,7 +153,7 @@ impl<'a> Json<'a> {
         match self {
             Self::Null => "null".len(),
             Self::Bool(value) => if *value { "true" } else { "false" }.len(),
-            Self::Number(number) => number_bytes(number),
+            Self::Number(number) => number.bytes(),
             Self::String(text) => text.json_bytes(),
             Self::Array(items) => {
                 let commas = items.len().saturating_sub(1);
@@ -169,7 +172,8 @@ impl<'a> Json<'a> {
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Self::Number(number) => {
+            Self::Number(Number::AsItCame(text)) => out.push_str(text),
+            Self::Number(Number::Made(number)) => {
                 let _never_fails = write!(out, "{number}");
             }
             Self::String(text) => text.write(out),
@@ -230,7 +234,7 @@ impl<'a> Json<'a> {
         match self {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
-            Self::Number(number) => Value::Number(number.clone()),
+            Self::Number(number) => number.to_value(),
             Self::String(text) => Value::String((**text).to_owned()),
             Self::Array(items) => items.iter().map(Self::to_value).collect(),
             Self::Object(members) => {
@@ -238,13 +242,6 @@ impl<'a> Json<'a> {
                 Value::Object(members.iter().map(each).collect())
             }
         }
-    }
-}
-
-fn number_bytes(number: &Number) -> usize {
-    match number.as_u64() {
-        Some(whole) => whole.checked_ilog10().unwrap_or(0) as usize + 1,
-        None => number.to_string().len(),
     }
 }
 
@@ -392,7 +389,7 @@ impl<'a> From<&'a Value> for Json<'a> {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
-            Value::Number(number) => Self::Number(number.clone()),
+            Value::Number(number) => Self::Number(Number::Made(number.clone())),
             Value::String(text) => Self::String(text.as_str().into()),
             Value::Array(items) => Self::Array(items.iter().map(Self::from).collect()),
             Value::Object(members) => {
@@ -409,7 +406,7 @@ impl From<Value> for Json<'_> {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(value),
-            Value::Number(number) => Self::Number(number),
+            Value::Number(number) => Self::Number(Number::Made(number)),
             Value::String(text) => Self::String(text.into()),
             Value::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
             Value::Object(members) => {
@@ -428,7 +425,7 @@ impl<'a> From<&'a str> for Json<'a> {
 
 impl From<usize> for Json<'_> {
     fn from(number: usize) -> Self {
-        Self::Number(number.into())
+        Self::Number(Number::Made(number.into()))
     }
 }
 
@@ -463,17 +460,28 @@ impl Verbatim {
 }
 
 impl Serialize for Verbatim {
-    /// As a `RawValue` does it, which could only be made by reading everything again.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const RAW: &str = "$serde_json::private::RawValue";
-        let mut raw = serializer.serialize_struct(RAW, 1)?;
-        raw.serialize_field(RAW, &self.0)?;
-        raw.end()
+        write_raw(&self.0, serializer)
     }
+}
+
+/// Writes JSON as it is, as a `RawValue` does it, which could only be made by reading everything again.
+fn write_raw<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    const RAW: &str = "$serde_json::private::RawValue";
+    let mut raw = serializer.serialize_struct(RAW, 1)?;
+    if raw.serialize_field(RAW, json).is_err() {
+        // Whoever reads it instead of writing it may have no number that is so large. A text holds it.
+        raw.serialize_field(RAW, &Value::from(json).to_string())?;
+    }
+    raw.end()
 }
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            let set_out = serde_json::to_string_pretty(self).map_err(|_| fmt::Error)?;
+            return f.write_str(&set_out);
+        }
         let mut out = String::with_capacity(self.bytes());
         self.write(&mut out);
         f.write_str(&out)
@@ -482,17 +490,17 @@ impl fmt::Display for Json<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::read::MAX_DEPTH;
     use super::*;
     use proptest::prelude::*;
 
-    /// It is what `serde_json::Value` is, or the same refusal.
+    /// It is what `serde_json::Value` is, or refused as well.
     fn is_the_same(text: &str) {
         let own = read(text.as_bytes());
         let other: Result<Value, _> = serde_json::from_slice(text.as_bytes());
         match (own, other) {
             (Ok(own), Ok(other)) => {
-                let written = other.to_string();
-                assert_eq!(own.to_string(), written, "{text}");
+                let written = own.to_string();
                 assert_eq!(serde_json::to_string(&own).unwrap(), written, "{text}");
                 let within = serde_json::to_string(&[Verbatim::of(own.to_string())]).unwrap();
                 assert_eq!(within, format!("[{written}]"));
@@ -500,21 +508,26 @@ mod tests {
                 assert!(!own.is_larger(written.len()), "{text}");
                 assert!(own.is_larger(written.len() - 1), "{text}");
                 assert_eq!(own.to_value(), other, "{text}");
+                assert_eq!(serde_json::to_value(&own).unwrap(), other, "{text}");
                 assert_eq!(Json::from(&other), own, "{text}");
-                assert_eq!(Json::from(other), own, "{text}");
+                let made = Json::from(other.clone());
+                assert_eq!(made, own, "{text}");
+                let known = other.to_string();
+                assert_eq!(made.to_string(), known, "{text}");
+                assert_eq!(made.bytes(), known.len(), "{text}");
+                for written in [written, format!("{own:#}")] {
+                    let again: Value = serde_json::from_str(&written).unwrap();
+                    assert_eq!(again, other, "{text}");
+                }
             }
-            (own, other) => {
-                let told = own.map(|_| ()).map_err(|error| error.to_string());
-                let known = other.map(|_| ()).map_err(|error| error.to_string());
-                assert_eq!(told, known, "{text}");
-            }
+            (Err(Unread::NotJson(_)), Err(_)) => {}
+            (own, other) => panic!("{own:?} and {other:?}: {text}"),
         }
     }
 
     #[test]
     fn what_is_odd_is_as_it_is_elsewhere() {
         let many: Vec<String> = (0..60).map(|n| format!("\"n{}\":{n}", n % 40)).collect();
-        let deep = format!("{}{}", "[".repeat(130), "]".repeat(130));
         for text in [
             "",
             "nul",
@@ -522,26 +535,98 @@ mod tests {
             "{\"a\":1,}",
             "{\"a\":1}x",
             "\"\u{1}\"",
-            r#""\ud83e""#,
-            r#""\ud83e\u0041""#,
             r#""\u12"#,
             r#""\u+123""#,
             r#""\x""#,
             "\"\\",
             "[01]",
             "[-]",
+            "[-01]",
+            "[.5]",
+            "[+1]",
             "[1.]",
+            "[1.e1]",
+            "[1e]",
+            "[1e+]",
+            "[1 2]",
+            "1-",
+            "0x10",
             "[-0.0e-0, 123456789012345678901234567890, 0]",
             " { \"a\" : [ ] , \"b\" : { } } ",
-            "1e999",
             r#"{"b":1,"a":2,"b":[3],"c":null,"a":{"a":1}}"#,
             r#"{"\u0061":"\u00fc\/\ud83e\udd80","a":"\"\\\n\t\b\f\u0000"}"#,
             "[0,-0,1.0,1e3,-1.5e-7,18446744073709551615,18446744073709551616,-9223372036854775808]",
             &format!("{{{}}}", many.join(",")),
-            &deep,
         ] {
             is_the_same(text);
         }
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_came() {
+        // Most of a body is texts: numbers make nothing larger.
+        assert_eq!(size_of::<Json<'_>>(), size_of::<Text<'_>>());
+        for text in [
+            "[123456789012345678901234567890,-0,1.10,1E3,1e400,-1e-400]",
+            r#"{"a":1e+5,"b":{"c":0.10}}"#,
+            "1e400",
+        ] {
+            let own = read(text.as_bytes()).unwrap();
+            assert_eq!(own.to_string(), text);
+            assert_eq!(serde_json::to_string(&own).unwrap(), text);
+            assert_eq!(own.bytes(), text.len());
+            assert_eq!(own, own.clone());
+        }
+        // Where they are read into something else, as near as that can be.
+        let own = read(b"[1e400,123456789012345678901234567890]").unwrap();
+        let nearest = serde_json::json!(["1e400", 1.234_567_890_123_456_8e29]);
+        assert_eq!(own.to_value(), nearest);
+        assert_eq!(serde_json::to_value(&own).unwrap(), nearest);
+        let own = read(b"[7,-7,7.0,18446744073709551616]").unwrap();
+        let whole = own.as_array().unwrap().iter();
+        let whole: Vec<_> = whole.map(|one| (one.as_u64(), one.as_i64())).collect();
+        let none = (None, None);
+        assert_eq!(whole, [(Some(7), Some(7)), (None, Some(-7)), none, none]);
+    }
+
+    #[test]
+    fn halves_of_pairs_are_replaced_and_pairs_are_not() {
+        for (text, meant) in [
+            (r#""\ud83e""#, "\u{fffd}"),
+            (r#""a\uD83Eb""#, "a\u{fffd}b"),
+            (r#""\udd80""#, "\u{fffd}"),
+            (r#""\ud83e\u0041""#, "\u{fffd}A"),
+            (r#""\ud83e\n""#, "\u{fffd}\n"),
+            (r#""\ud83e\ud83e\udd80""#, "\u{fffd}\u{1f980}"),
+            (r#""\udd80\ud83e""#, "\u{fffd}\u{fffd}"),
+            (r#""\ud83e\udd80""#, "\u{1f980}"),
+        ] {
+            assert_eq!(read(text.as_bytes()).unwrap().as_str(), Some(meant));
+        }
+        for text in [r#""\ud83e\u00""#, r#""\ud83e\"#, r#""\ud83"#] {
+            assert!(matches!(read(text.as_bytes()), Err(Unread::NotJson(_))));
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_told_from_what_is_no_json() {
+        let lists = |depth: usize| format!("{}7{}", "[".repeat(depth), "]".repeat(depth));
+        let names = |depth: usize| format!("{}7{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        for deep in [lists, names] {
+            let most = deep(MAX_DEPTH);
+            assert_eq!(read(most.as_bytes()).unwrap().to_string(), most);
+            for text in [deep(MAX_DEPTH + 1), deep(100_000)] {
+                let refused = read(text.as_bytes()).unwrap_err();
+                assert!(matches!(refused, Unread::TooDeep), "{refused}");
+                // What lies above can be had nevertheless.
+                let text = format!(r#"{{"error":{{"more":{text},"code":"x"}}}}"#);
+                let shallow = read_shallow(text.as_bytes()).unwrap();
+                assert_eq!(shallow["error"]["code"], "x");
+                assert!(read(shallow.to_string().as_bytes()).is_ok());
+            }
+        }
+        assert!(matches!(read(b"\"\xff\""), Err(Unread::NotText(_))));
+        assert!(read_shallow("[".repeat(100_000).as_bytes()).is_err());
     }
 
     proptest! {
@@ -563,6 +648,7 @@ mod tests {
         let leaf = prop_oneof![
             text(),
             any::<i64>().prop_map(|number| number.to_string()),
+            "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?",
             any::<f64>().prop_map(|number| Value::from(number).to_string()),
             Just("true".to_owned()),
             Just("null".to_owned()),

@@ -1,39 +1,83 @@
-//! Reading JSON as providers write it: each text is looked at once, eight bytes at a time, and stays where it is.
-//!
-//! Whatever is odd is left to `serde_json`, which also says what is wrong with it: so nothing is read here that it would read
-//! otherwise.
+//! Reading JSON as providers write it: each text is looked at once, eight bytes at a time, and stays where it is. Nothing is
+//! read here that others would read otherwise, but for what providers get wrong where nobody else minds.
+
+use std::fmt;
+use std::str::Utf8Error;
 
 use rung_ladder::json_plain_bytes;
-use serde_json::{Number, Value};
+use serde::de::{Error as _, IgnoredAny};
 
-use super::{Json, Members, Text};
+use super::{Json, Members, Number, Text};
 
-/// What is nested deeper is odd.
-const MAX_DEPTH: usize = 100;
-/// Digits of a whole number that always fits.
-const MAX_DIGITS: usize = 18;
+/// Lists and objects within each other. Many read no more than 127 of them, and a message puts three around what it tells.
+pub(super) const MAX_DEPTH: usize = 124;
 
-pub(in crate::tools) fn read(bytes: &[u8]) -> Result<Json<'_>, serde_json::Error> {
-    let text = std::str::from_utf8(bytes).ok();
-    let usual = text.and_then(|text| {
-        let mut reader = Reader { text, at: 0 };
-        let value = reader.value(0)?;
-        reader.skip_space();
-        (reader.at == text.len()).then_some(value)
-    });
-    match usual {
+/// Why something could not be read.
+#[derive(Debug)]
+pub(in crate::tools) enum Unread {
+    NotText(Utf8Error),
+    NotJson(serde_json::Error),
+    TooDeep,
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotText(error) => error.fmt(f),
+            Self::NotJson(error) => error.fmt(f),
+            Self::TooDeep => write!(f, "it is nested deeper than {MAX_DEPTH} levels"),
+        }
+    }
+}
+
+pub(in crate::tools) fn read(bytes: &[u8]) -> Result<Json<'_>, Unread> {
+    read_all(bytes, false)
+}
+
+/// The same without what is nested too deep, where the rest is worth having without it.
+pub(in crate::tools) fn read_shallow(bytes: &[u8]) -> Result<Json<'_>, Unread> {
+    read_all(bytes, true)
+}
+
+fn read_all(bytes: &[u8], shallow: bool) -> Result<Json<'_>, Unread> {
+    let text = std::str::from_utf8(bytes).map_err(Unread::NotText)?;
+    let mut reader = Reader {
+        text,
+        at: 0,
+        shallow,
+        too_deep: false,
+    };
+    match reader.all() {
         Some(value) => Ok(value),
-        None => serde_json::from_slice::<Value>(bytes).map(Json::from),
+        None if reader.too_deep && !shallow => Err(Unread::TooDeep),
+        None => Err(Unread::NotJson(fault(text))),
+    }
+}
+
+/// What is wrong with a text, in the words of those who know best.
+fn fault(text: &str) -> serde_json::Error {
+    match serde_json::from_str::<IgnoredAny>(text) {
+        Err(error) => error,
+        Ok(IgnoredAny) => serde_json::Error::custom("it is written as nobody writes it"),
     }
 }
 
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Whether what is nested too deep is left out.
+    shallow: bool,
+    too_deep: bool,
 }
 
-/// Each is `None` where something is odd.
+/// Each is `None` where something is wrong.
 impl<'a> Reader<'a> {
+    fn all(&mut self) -> Option<Json<'a>> {
+        let value = self.value(0)?;
+        self.skip_space();
+        (self.at == self.text.len()).then_some(value)
+    }
+
     fn rest(&self) -> &'a [u8] {
         &self.text.as_bytes()[self.at..]
     }
@@ -52,17 +96,15 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Option<Json<'a>> {
-        if depth > MAX_DEPTH {
-            return None;
-        }
         match self.next()? {
             b'"' => self.string().map(Json::String),
+            b'{' | b'[' if depth == MAX_DEPTH => self.left_out(),
             b'{' => self.object(depth).map(Json::Object),
             b'[' => self.array(depth).map(Json::Array),
             b't' => self.word("rue", Json::Bool(true)),
             b'f' => self.word("alse", Json::Bool(false)),
             b'n' => self.word("ull", Json::Null),
-            b'-' | b'0'..=b'9' => self.number().map(Json::Number),
+            first @ (b'-' | b'0'..=b'9') => self.number(first),
             _ => None,
         }
     }
@@ -73,17 +115,54 @@ impl<'a> Reader<'a> {
         there.then_some(value)
     }
 
-    /// A number of which the first byte is taken.
-    fn number(&mut self) -> Option<Number> {
-        let start = self.at - 1;
-        let part = |byte: &&u8| matches!(**byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-        self.at += self.rest().iter().take_while(part).count();
-        let number = &self.text[start..self.at];
-        let whole = number.bytes().all(|byte| byte.is_ascii_digit());
-        if whole && number.len() <= MAX_DIGITS && (!number.starts_with('0') || number == "0") {
-            return number.parse::<u64>().ok().map(Number::from);
+    /// Goes over a list or an object of which the bracket is taken.
+    fn left_out(&mut self) -> Option<Json<'a>> {
+        self.too_deep = true;
+        let mut open = usize::from(self.shallow);
+        while open > 0 {
+            match self.next()? {
+                b'"' => drop(self.string()?),
+                b'{' | b'[' => open += 1,
+                b'}' | b']' => open -= 1,
+                _ => {}
+            }
         }
-        serde_json::from_str(number).ok()
+        self.shallow
+            .then(|| Json::from("left out: nested too deep"))
+    }
+
+    /// A number of which the first byte is taken.
+    fn number(&mut self, first: u8) -> Option<Json<'a>> {
+        let start = self.at - 1;
+        let first = if first == b'-' {
+            let digit = *self.rest().first()?;
+            self.at += 1;
+            digit
+        } else {
+            first
+        };
+        match first {
+            b'0' => {}
+            b'1'..=b'9' => self.at += digits(self.rest()),
+            _ => return None,
+        }
+        if self.rest().first() == Some(&b'.') {
+            self.at += 1;
+            self.some_digits()?;
+        }
+        if let [b'e' | b'E', power @ ..] = self.rest() {
+            let signed = matches!(power.first(), Some(b'+' | b'-'));
+            self.at += 1 + usize::from(signed);
+            self.some_digits()?;
+        }
+        let number = &self.text[start..self.at];
+        Some(Json::Number(Number::AsItCame(number)))
+    }
+
+    fn some_digits(&mut self) -> Option<()> {
+        let count = digits(self.rest());
+        self.at += count;
+        (count > 0).then_some(())
     }
 
     /// A text of which the first quote is taken.
@@ -100,7 +179,7 @@ impl<'a> Reader<'a> {
         loop {
             let (taken, meaning) = match self.rest() {
                 [b'"', ..] => break,
-                [b'\\', b'u', digits @ ..] => (6, unicode(digits)?),
+                [b'\\', b'u', behind @ ..] => unicode(behind)?,
                 [b'\\', named, ..] => (2, escaped(*named)?),
                 _ => return None,
             };
@@ -181,10 +260,29 @@ fn escaped(named: u8) -> Option<char> {
     })
 }
 
-/// What four digits mean; of a pair the half means nothing, and is odd.
-fn unicode(digits: &[u8]) -> Option<char> {
-    let digits = std::str::from_utf8(digits.get(..4)?).ok()?;
+/// What is meant by what stands behind `\u`, and the bytes of the whole. A half without its other half means nothing: programs that
+/// count in UTF-16 cut pairs apart.
+fn unicode(behind: &[u8]) -> Option<(usize, char)> {
+    let first = four_digits(behind)?;
+    if let Some(meant) = char::from_u32(first) {
+        return Some((6, meant));
+    }
+    if let (0xD800..0xDC00, [b'\\', b'u', other @ ..]) = (first, &behind[4..])
+        && let Some(second @ 0xDC00..0xE000) = four_digits(other)
+    {
+        let code = 0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+        return char::from_u32(code).map(|meant| (12, meant));
+    }
+    Some((6, char::REPLACEMENT_CHARACTER))
+}
+
+fn four_digits(text: &[u8]) -> Option<u32> {
+    let digits = std::str::from_utf8(text.get(..4)?).ok()?;
     let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let code = u32::from_str_radix(digits, 16).ok().filter(|_| plain)?;
-    char::from_u32(code)
+    u32::from_str_radix(digits, 16).ok().filter(|_| plain)
+}
+
+/// How many digits a text begins with.
+fn digits(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
