@@ -1,7 +1,7 @@
 //! A call that came to nothing, and whose word that is: the provider's, passed on as it stands, or ours.
 
 use rung_fault::{Code, Face, Fault};
-use rung_ladder::{Budget, Path, fit};
+use rung_ladder::{Budget, Path, fit, json_char_bytes};
 use rung_tool::{Block, Call, Reply, written};
 use serde_json::{Map, Value, json};
 
@@ -26,8 +26,17 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// Set aside for what stands around an error that is too long.
-const AROUND_BYTES: usize = 600;
+/// Members of an error that say what is wrong and what to do about it, and the bytes of each that are never cut where the error is
+/// too long. They go before all others.
+const FIRST: [(&str, usize); 5] = [
+    ("type", 100),
+    ("code", 100),
+    ("message", 300),
+    ("hint", 300),
+    ("request_id", 200),
+];
+/// Parts of a reply that an error may take, one after another until it fits: as text it takes more than it has bytes.
+const SHARES: [usize; 6] = [2, 3, 4, 6, 10, 1_000];
 
 impl Refusal {
     pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
@@ -45,7 +54,7 @@ impl Refusal {
         };
         let (body, kind) = match &said.content {
             // What says that it is JSON may be anything.
-            Content::Json(body) => match body.read() {
+            Content::Json(body) => match body.read_error() {
                 Ok(body) => (Some(body.to_value()), ""),
                 Err(_) => (None, "text that is no JSON"),
             },
@@ -125,28 +134,85 @@ impl Refusal {
         }
     }
 
+    /// Something made of that body within so many bytes: set out for people where there is room, else without its spaces, else of as
+    /// much of it as there is room for.
+    pub(super) fn told<T>(
+        &self,
+        provider_url: &str,
+        max_bytes: usize,
+        made: impl Fn(&Value, fn(&Value) -> String) -> T,
+        bytes: impl Fn(&T) -> usize,
+    ) -> T {
+        let mut body = self.body(provider_url);
+        let told = made(&body, |value| format!("{value:#}"));
+        if bytes(&told) <= max_bytes {
+            return told;
+        }
+        let mut told = made(&body, Value::to_string);
+        // A provider can say anything, at any length.
+        let error = body["error"].take();
+        for share in SHARES {
+            if bytes(&told) <= max_bytes {
+                break;
+            }
+            body["error"] = shortened(&error, max_bytes / share);
+            told = made(&body, Value::to_string);
+        }
+        told
+    }
+
     /// The reply to a call.
     pub(super) fn reply(&self, provider_url: &str, call: &Call, max_bytes: usize) -> Reply {
-        let mut body = self.body(provider_url);
-        let made = |body: Value| {
-            let text = format!("{:#}", body["error"]);
+        let made = |body: &Value, text: fn(&Value) -> String| {
+            let text = text(&body["error"]);
             let mut reply = Reply::of_blocks(vec![Block::Text { text }]);
-            reply.structured_content = call.rendering.structured.then(|| written(&body));
+            reply.structured_content = call.rendering.structured.then(|| written(body));
             reply.is_error = true;
             if let Self::Ours(fault) = self {
                 reply.fault = Some(fault.clone());
             }
             reply
         };
-        let reply = made(body.clone());
         let max_bytes = max_bytes.min(call.budget.max_bytes);
-        if reply.bytes() <= max_bytes {
-            return reply;
-        }
-        // A provider can say anything, at any length. Pretty text is at most four times as long as the bare error.
-        let room = max_bytes.saturating_sub(AROUND_BYTES) / 5;
-        let fitted = fit(&body["error"], &Path::root(), &Budget::bytes(room));
-        body["error"] = fitted.map_or_else(|_| json!({}), |fitted| fitted.value);
-        made(body)
+        self.told(provider_url, max_bytes, made, Reply::bytes)
     }
+}
+
+/// An error in about so many bytes. What is wrong and what to do about it is never left out.
+fn shortened(error: &Value, max_bytes: usize) -> Value {
+    let Value::Object(mut rest) = error.clone() else {
+        return json!({});
+    };
+    let mut short = Map::new();
+    for (name, least) in FIRST {
+        let told = match rest.get(name) {
+            Some(Value::String(text)) => json!(head_as_json(text, least.max(max_bytes / 4))),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.clone(),
+            _ => continue,
+        };
+        rest.shift_remove(name);
+        short.insert(name.to_owned(), told);
+    }
+    let taken = Value::Object(short.clone()).to_string().len();
+    let room = Budget::bytes(max_bytes.saturating_sub(taken));
+    if let Ok(fitted) = fit(&Value::Object(rest), &Path::root(), &room)
+        && let Value::Object(rest) = fitted.value
+    {
+        short.extend(rest);
+    }
+    short.insert(
+        "omitted".to_owned(),
+        json!("the error is longer than fits here"),
+    );
+    Value::Object(short)
+}
+
+/// The beginning of a text that takes no more than so many bytes as JSON.
+fn head_as_json(text: &str, max_bytes: usize) -> &str {
+    let mut taken = 0;
+    let over = text.char_indices().find(|(_, char)| {
+        taken += json_char_bytes(*char);
+        taken > max_bytes
+    });
+    over.map_or(text, |(at, _)| &text[..at])
 }

@@ -1,5 +1,7 @@
 //! The same data by address: `pdpp://stream/…`, `pdpp://record/…`, `pdpp://field-window/…`.
 
+use std::fmt::Display;
+
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Path, fit, json_string_bytes};
@@ -24,8 +26,7 @@ const WINDOW: &str = "pdpp://field-window/{handle}";
 const JSON: &str = "application/json";
 /// Bytes of what is said of a stream, which is one whole thing.
 const MAX_STREAM_BYTES: usize = 60_000;
-/// Bytes of an error, and of the address that it repeats.
-const ERROR_BYTES: usize = 2_000;
+/// Bytes of the address that an error repeats.
 const SHOWN_URI_BYTES: usize = 2_000;
 
 impl ResourceSource for Tools {
@@ -80,13 +81,14 @@ impl ResourceSource for Tools {
                 return Ok(None);
             };
             let address = address?;
+            let refused = |refusal: &Refusal| {
+                let max_bytes = self.options.usual_bytes(call);
+                vec![refused(refusal, uri, self.providers.url(), max_bytes)]
+            };
             let asking = match self.asking(call).await {
                 Ok(Some(asking)) => asking,
                 Ok(None) => return Ok(None),
-                Err(refusal) => {
-                    let refused = vec![refused(&refusal, uri, self.providers.url())];
-                    return Ok(Some(refused.into()));
-                }
+                Err(refusal) => return Ok(Some(refused(&refusal).into())),
             };
             let read = match address {
                 Address::Stream(name) => stream(&asking, uri, &name).await,
@@ -102,10 +104,7 @@ impl ResourceSource for Tools {
                 Err(Refusal::Ours(fault)) if fault.code() == Code::InvalidFieldWindowSelector => {
                     Err(fault)
                 }
-                Err(refusal) => {
-                    let refused = vec![refused(&refusal, uri, self.providers.url())];
-                    Ok(Some(refused.into()))
-                }
+                Err(refusal) => Ok(Some(refused(&refusal).into())),
             }
         })
     }
@@ -149,7 +148,7 @@ impl ResourceSource for Tools {
     }
 }
 
-fn contents(uri: &str, body: &Value) -> Contents {
+fn contents(uri: &str, body: &impl Display) -> Contents {
     Contents {
         uri: uri.to_owned(),
         mime_type: Some(JSON.to_owned()),
@@ -158,14 +157,13 @@ fn contents(uri: &str, body: &Value) -> Contents {
     }
 }
 
-fn refused(refusal: &Refusal, uri: &str, provider_url: &str) -> Contents {
-    let mut body = refusal.body(provider_url);
-    body["provider_url"] = json!(provider_url);
-    // A provider can say anything, at any length.
-    if let Ok(fitted) = fit(&body["error"], &Path::root(), &Budget::bytes(ERROR_BYTES)) {
-        body["error"] = fitted.value;
-    }
-    contents(rung_ladder::head(uri, SHOWN_URI_BYTES), &body)
+fn refused(refusal: &Refusal, uri: &str, provider_url: &str, max_bytes: usize) -> Contents {
+    let made = |body: &Value, text: fn(&Value) -> String| {
+        let mut body = body.clone();
+        body["provider_url"] = json!(provider_url);
+        contents(rung_ladder::head(uri, SHOWN_URI_BYTES), &text(&body))
+    };
+    refusal.told(provider_url, max_bytes, made, bytes)
 }
 
 async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Contents>, Refusal> {
@@ -173,7 +171,7 @@ async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Conten
         .provider
         .read(&Ask::at(&["v1", "streams", name]))
         .await?;
-    let whole = contents(uri, &answer.body()?.to_value());
+    let whole = contents(uri, &answer.body()?);
     if bytes(&whole) <= asking.most_bytes().min(MAX_STREAM_BYTES) {
         return Ok(vec![whole]);
     }
