@@ -221,7 +221,7 @@ impl RecordId {
 
     fn of_readable(text: &str) -> Result<Self, Fault> {
         let (connection, rest) = match text.split_once('/') {
-            Some((connection, rest)) => (Some(connection.to_owned()), rest),
+            Some((connection, rest)) => (Some(connection), rest),
             None => (None, text),
         };
         let Some((stream, record)) = rest.split_once(':') else {
@@ -230,10 +230,26 @@ impl RecordId {
                 "stream and record_id are separated by a colon",
             ));
         };
-        if record.contains('/') {
-            let why = "record_id contains invalid characters";
+        // It would be part of the stream where there is no connection: one id, two records.
+        if connection.is_some_and(|connection| connection.contains(':')) {
+            let why = "connection_id contains invalid characters";
             return Err(Fault::new(Code::InvalidArguments, why));
         }
+        Self::of_parts(connection, stream, record)
+    }
+
+    /// Of names that were given one by one. A key with slashes is known by the handle alone, in which nobody takes them for more.
+    pub(super) fn of_parts(
+        connection: Option<&str>,
+        stream: &str,
+        record: &str,
+    ) -> Result<Self, Fault> {
+        if record.contains('/') {
+            let why = "record_id contains invalid characters";
+            return Err(Fault::new(Code::InvalidArguments, why)
+                .with_hint("pass the id that `search` or `query_records` gave, as `id`"));
+        }
+        let connection = connection.map(str::to_owned);
         Self::new(connection, stream.to_owned(), record.to_owned())
     }
 
@@ -340,7 +356,9 @@ impl WindowId {
     }
 }
 
+// What the selector does not know either is refused, too: a test says so.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WindowHandle<'a> {
     v: u8,
     kind: Cow<'a, str>,
@@ -465,6 +483,8 @@ mod tests {
             "pdpp://record/%ff%3Ao1".to_owned(),
             "pdpp://record/****".to_owned(),
             "https://a.example/x:y".to_owned(),
+            "orders:a/b:c".to_owned(),
+            "pdpp://record/orders%3Aa%2Fb%3Ac".to_owned(),
             handle(r#"{"v":2,"kind":"record","stream":"s","record_id":"r"}"#),
             handle(r#"{"v":1,"kind":"field-window","stream":"s","record_id":"r"}"#),
             handle(r#"{"v":1,"kind":"record","stream":"s","record_id":"../../x"}"#),
@@ -477,6 +497,26 @@ mod tests {
         for bad in bad {
             let fault = RecordId::parse(&bad).expect_err(&bad);
             assert_eq!(fault.code(), Code::InvalidRecordIdentity, "{bad}");
+        }
+        assert!(RecordId::of_parts(Some("cin:a"), "orders", "o1").is_ok());
+        assert!(RecordId::of_parts(Some("cin"), "orders", "a/b").is_err());
+    }
+
+    #[test]
+    fn addresses_of_windows_say_nothing_else() {
+        let handle = |json: &str| format!("{WINDOW}{}", BASE64URL_NOPAD.encode(json.as_bytes()));
+        let window = r#"{"v":1,"kind":"field-window","stream":"s","record_id":"r","field_path":"f","offset_chars":3"#;
+        let read = Address::parse(&handle(&format!("{window}}}"))).unwrap();
+        let Ok(Address::Window(read)) = read else {
+            panic!("{read:?}");
+        };
+        assert_eq!(read.selector.offset_chars, Some(3));
+        let again = Address::parse(&read.uri()).unwrap();
+        assert_eq!(again.unwrap(), Address::Window(read));
+        for more in [r#""token":"x""#, r#""selector":{}"#, r#""offset":3"#] {
+            let refused = Address::parse(&handle(&format!("{window},{more}}}"))).unwrap();
+            let fault = refused.expect_err(more);
+            assert_eq!(fault.code(), Code::InvalidHandle, "{more}");
         }
     }
 }
