@@ -15,7 +15,7 @@ mod serve;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 pub(crate) use db::{
     DbArgs, DbCommand, DbForm, DbFormat, DbImportArgs, DbPullArgs, DbQueryArgs, DbSchemaArgs,
@@ -49,31 +49,51 @@ const OTHER_NAMES: [(&str, &[&str]); 4] = [
 /// What was said; whoever said nothing that can be done is told so.
 pub(crate) fn parsed() -> Cli {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
-    let said = under_another_name(std::env::args_os().collect());
-    let adapter = said.windows(2).any(|two| two == ["pdpp", "mcp"]);
-    match Cli::try_parse_from(said) {
-        Ok(cli) => cli,
-        // Whoever starts an adapter reads messages from its output, and nothing else.
-        Err(told) if adapter && matches!(told.kind(), DisplayHelp | DisplayVersion) => {
-            eprint!("{told}");
-            std::process::exit(0);
-        }
-        Err(told) => told.exit(),
+    let said: Vec<_> = std::env::args_os().collect();
+    let other = other_name(&said);
+    let mut meant = said.clone();
+    if let Some((_, commands)) = other {
+        meant.splice(1..1, commands.iter().map(std::ffi::OsString::from));
     }
+    let adapter = meant.windows(2).any(|two| two == ["pdpp", "mcp"]);
+    let told = match Cli::try_parse_from(meant) {
+        Ok(cli) => return cli,
+        Err(told) => match other {
+            Some((name, commands)) => told_under(name, commands, said).unwrap_or(told),
+            None => told,
+        },
+    };
+    // Whoever starts an adapter reads messages from its output, and nothing else.
+    if adapter && matches!(told.kind(), DisplayHelp | DisplayVersion) {
+        eprint!("{told}");
+        std::process::exit(0);
+    }
+    told.exit()
 }
 
-/// The command line, as it would be if we had been started under our own name.
-fn under_another_name(mut said: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
-    let name = said
-        .first()
-        .and_then(|path| std::path::Path::new(path).file_stem());
-    let other = OTHER_NAMES
+type OtherName = (&'static str, &'static [&'static str]);
+
+/// The other name that we were started under, if it is one.
+fn other_name(said: &[std::ffi::OsString]) -> Option<OtherName> {
+    let name = std::path::Path::new(said.first()?).file_stem()?;
+    let mut known = OTHER_NAMES.into_iter();
+    known.find(|(other, _)| name == *other)
+}
+
+/// What there is to say to a command line, in the words of a program of that name, which knows nothing of us.
+fn told_under(
+    name: &'static str,
+    commands: &[&str],
+    said: Vec<std::ffi::OsString>,
+) -> Option<clap::Error> {
+    let whole = Cli::command();
+    let globals = whole.get_arguments().filter(|one| one.is_global_set());
+    let meant = commands
         .iter()
-        .find(|(other, _)| name.is_some_and(|name| name == *other));
-    if let Some((_, meant)) = other {
-        said.splice(1..1, meant.iter().map(std::ffi::OsString::from));
-    }
-    said
+        .try_fold(&whole, |command, name| command.find_subcommand(name))?;
+    let program = meant.clone().name(name).bin_name(name).args(globals);
+    let program = program.version(env!("CARGO_PKG_VERSION"));
+    program.try_get_matches_from(said).err()
 }
 
 /// One door between AI agents and everything they may reach.

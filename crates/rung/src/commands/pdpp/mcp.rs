@@ -28,8 +28,14 @@ pub(super) fn run(args: &AdapterArgs, settings: impl FnOnce() -> Result<Settings
                 .to_owned(),
         ));
     };
-    let provider = provider_url(provider)
-        .map_err(|fault| Stop::Known(64, format!("Invalid --provider-url: {fault}")))?;
+    let invalid = |why: String| Stop::Known(64, format!("Invalid --provider-url: {why}"));
+    // One word is nobody's address: it would be looked for as one, and not be found.
+    let host = provider.split('/').next().unwrap_or_default();
+    if !host.contains(['.', ':']) && host != "localhost" {
+        let why = format!("{provider:?} is no address: write it as https://pdpp.example.com");
+        return Err(invalid(why));
+    }
+    let provider = provider_url(provider).map_err(|fault| invalid(fault.to_string()))?;
     let set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if let Some(name) = OWNERS.iter().find(set) {
         return Err(Stop::Known(
