@@ -5,6 +5,7 @@ mod fake;
 mod hits;
 mod hostile;
 mod ladder;
+mod odd;
 mod package;
 mod process;
 mod scenarios;
