@@ -100,10 +100,13 @@ impl<'b> Hit<'b> {
         let id = hit_id(hit);
         let shown = match &id {
             Some(id) => id.to_string(),
-            None => first_text(hit, &["id", "url"]).map_or_else(
-                || format!("result:{}", at + 1),
-                |text| inline(&cut(text, 400)),
-            ),
+            // What reads as an id here is that of another record.
+            None => first_text(hit, &["id", "url"])
+                .filter(|text| RecordId::parse(text).is_err())
+                .map_or_else(
+                    || format!("result:{}", at + 1),
+                    |text| inline(&cut(text, 400)),
+                ),
         };
         let mut head: Vec<(&str, Cow<'_, str>)> = vec![
             ("id", shown.into()),
@@ -334,27 +337,32 @@ impl<'b> Excerpt<'b> {
     }
 }
 
-/// Which record a hit is.
+/// Which record a hit is. Keys may look like ids of other records: what a hit says of its parts counts, and an id that says
+/// something else is not its own.
 fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
-    let named = first_text(hit, &["result_id"]).or_else(|| {
+    let connection = first_text(hit, &["connection_id", "connector_instance_id"]);
+    let stream = first_text(hit, &["stream"]);
+    let key = first_text(hit, &["record_key", "record_id"]);
+    let own = first_text(hit, &["id"]);
+    let uri = || {
         let uri = first_text(hit, &["uri", "resource_uri", "record_uri"])?;
         uri.starts_with("pdpp://record/").then_some(uri)
-    });
-    let connection = first_text(hit, &["connection_id", "connector_instance_id"]);
-    if let Some(mut id) = named.and_then(|text| RecordId::parse(text).ok()) {
-        id.connection = id.connection.or_else(|| connection.map(str::to_owned));
-        return Some(id);
-    }
-    let record = first_text(hit, &["record_key", "record_id", "id"])?;
-    // Some providers have written the whole id there already.
-    if record.contains(':')
-        && let Ok(mut id) = RecordId::parse(record)
-        && (hit["stream"].is_null() || hit["stream"] == *id.stream)
+    };
+    let whole = first_text(hit, &["result_id"]).or_else(uri);
+    let whole = whole.or(own.filter(|_| stream.is_none() && key.is_none()));
+    let said = |part: Option<&str>, of_id: &str| part.is_none_or(|part| part == of_id);
+    if let Some(mut id) = whole.and_then(|text| RecordId::parse(text).ok())
+        && said(stream, &id.stream)
+        && said(key, &id.record)
+        && id
+            .connection
+            .as_ref()
+            .is_none_or(|of_id| said(connection, of_id))
     {
         id.connection = id.connection.or_else(|| connection.map(str::to_owned));
         return Some(id);
     }
-    let stream = first_text(hit, &["stream"])?;
+    let (stream, record) = (stream?, key.or(own)?);
     let connection = connection.map(str::to_owned);
     RecordId::new(connection, stream.to_owned(), record.to_owned()).ok()
 }
