@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rung_ladder::json_string_bytes;
+use rung_ladder::{json_char_bytes, json_string_bytes};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -20,8 +20,70 @@ const MAX_LOOKED_AT: usize = 8 << 10;
 const MAX_WORDS: usize = 16;
 /// Excerpts of a hit.
 const MAX_EXCERPTS: usize = 3;
+/// Code points of what a title is made of, where a hit has none: its source, its stream and a time.
+const SOURCE_CHARS: usize = 80;
+const STREAM_CHARS: usize = 60;
+const TIME_CHARS: usize = 40;
+/// Code points of a title.
+const TITLE_CHARS: usize = 200;
+/// Bytes of a label.
+const LABEL_BYTES: usize = 400;
+/// What a reply has for one id, and for the names of one hit, is such a share of it.
+const ID_SHARE: usize = 3;
+const NAMES_SHARE: usize = 6;
+/// Code points of a short text, and bytes of a short list.
+const SHORT_CHARS: usize = 64;
+const SHORT_BYTES: usize = 200;
+/// Members that are told as excerpts, or of which nothing is left to tell.
+const TOLD: [&str; 8] = [
+    "object",
+    "result_id",
+    "record_url",
+    "snippet",
+    "match_windows",
+    "field_windows",
+    "matches",
+    "evidence_excerpts",
+];
+/// Members, and the names under which they are told already if they say the same.
+const ALIASES: [(&str, &str); 9] = [
+    ("connector_id", "connector_key"),
+    ("connector_instance_id", "connection_id"),
+    ("record_id", "record_key"),
+    ("name", "title"),
+    ("subject", "title"),
+    ("summary", "title"),
+    ("href", "url"),
+    ("source_url", "url"),
+    ("permalink", "url"),
+];
+/// Where the address of a record may be, and how it begins.
+const URIS: [&str; 3] = ["uri", "resource_uri", "record_uri"];
+const RECORD_URI: &str = "pdpp://record/";
 /// Members of the snippet that mark what was found.
 const MARKS: [&str; 2] = ["<mark>", "</mark>"];
+
+/// The beginning of a text within so many bytes of JSON, and `…` where there was more.
+pub(super) fn within(text: &str, bytes: usize) -> Cow<'_, str> {
+    if text.len() <= bytes && json_string_bytes(text) <= bytes + "\"\"".len() {
+        return text.into();
+    }
+    let mut taken = '…'.len_utf8();
+    let end = text.char_indices().find(|(_, c)| {
+        taken += json_char_bytes(*c);
+        taken > bytes
+    });
+    format!("{}…", &text[..end.map_or(0, |(at, _)| at)]).into()
+}
+
+/// The beginning of a text, on one line.
+fn line(text: &str, chars: usize) -> Cow<'_, str> {
+    // One more than can be shown is looked at, whatever it takes.
+    match one_line(rung_ladder::head(text, 4 * (chars + 1))) {
+        Cow::Borrowed(line) => cut(line, chars),
+        Cow::Owned(line) => cut(&line, chars).into_owned().into(),
+    }
+}
 
 /// A hit, in the form that every reader of results knows.
 pub(super) struct Hit<'b> {
@@ -29,6 +91,11 @@ pub(super) struct Hit<'b> {
     head: Vec<(&'static str, Cow<'b, str>)>,
     pub(super) id: Option<RecordId>,
     pub(super) snippet: Option<String>,
+    /// Whether its names take so much that nothing but its id can be told beside its title.
+    pub(super) lean: bool,
+    /// Bytes of its names.
+    names_bytes: usize,
+    further: Further<'b>,
     /// Under which name excerpts came, and what they are.
     excerpts: Vec<(&'static str, Vec<Excerpt<'b>>)>,
 }
@@ -96,32 +163,57 @@ pub(super) fn around<'t>(text: &'t str, q: &str, chars: usize) -> Cow<'t, str> {
 }
 
 impl<'b> Hit<'b> {
-    pub(super) fn of(at: usize, hit: &'b Json<'b>, q: &str, provider: &str) -> Self {
+    /// Reads a hit for a reply of so many bytes.
+    pub(super) fn of(
+        at: usize,
+        hit: &'b Json<'b>,
+        q: &str,
+        provider: &str,
+        reply_bytes: usize,
+    ) -> Self {
         let id = hit_id(hit);
+        // Ids are never cut: one is told whole or not at all.
+        let id_bytes = id.as_ref().map_or(0, |id| id.names().json_bytes());
+        let fits = id_bytes <= reply_bytes / ID_SHARE;
+        let by_place = || format!("result:{}", at + 1);
         let shown = match &id {
-            Some(id) => id.to_string(),
+            Some(id) if fits => id.to_string(),
+            Some(_) => by_place(),
             // What reads as an id here is that of another record.
             None => first_text(hit, &["id", "url"])
-                .filter(|text| RecordId::parse(text).is_err())
-                .map_or_else(
-                    || format!("result:{}", at + 1),
-                    |text| inline(&cut(text, 400)),
-                ),
+                .filter(|text| RecordId::parse(rung_ladder::head(text, MAX_LOOKED_AT)).is_err())
+                .map_or_else(by_place, |text| inline(&within(text, LABEL_BYTES))),
         };
         let mut head: Vec<(&str, Cow<'_, str>)> = vec![
             ("id", shown.into()),
             ("title", title(hit).into()),
             ("url", url(hit, id.as_ref(), provider).into()),
         ];
-        for (name, names) in [
-            ("stream", &["stream"][..]),
-            ("record_key", &["record_key", "record_id"]),
-            ("connection_id", &["connection_id"]),
-            ("connector_key", &["connector_key", "connector_id"]),
-            ("display_name", &["display_name"]),
+        if !fits {
+            let why = format!(
+                "it takes {id_bytes} bytes, more than a reply of {reply_bytes} has for one id"
+            );
+            head.push(("id_omitted", why.into()));
+        }
+        // What an id is made of is as bounded as the id.
+        let part_bytes = if id.is_some() && fits {
+            reply_bytes
+        } else {
+            LABEL_BYTES
+        };
+        for (name, names, bytes) in [
+            ("stream", &["stream"][..], part_bytes),
+            ("record_key", &["record_key", "record_id"], part_bytes),
+            ("connection_id", &["connection_id"], part_bytes),
+            (
+                "connector_key",
+                &["connector_key", "connector_id"],
+                LABEL_BYTES,
+            ),
+            ("display_name", &["display_name"], LABEL_BYTES),
         ] {
             if let Some(text) = first_text(hit, names) {
-                head.push((name, cut(text, 400)));
+                head.push((name, within(text, bytes)));
             }
         }
         let snippet = hit["snippet"]
@@ -146,9 +238,18 @@ impl<'b> Hit<'b> {
                 excerpts.push((known, list));
             }
         }
+        let names = head.iter();
+        let names = names.map(|(name, text)| name.len() + 4 + json_string_bytes(text));
+        let names_bytes = names.sum();
+        let fields = excerpts.iter().flat_map(|(_, list)| list);
+        let fields = fields.map(|one: &Excerpt<'_>| json_string_bytes(one.field));
+        let most = reply_bytes / NAMES_SHARE;
         Self {
+            further: Further::of(hit, &head, most),
             head,
-            id,
+            names_bytes,
+            id: id.filter(|_| fits),
+            lean: names_bytes + fields.sum::<usize>() > most,
             snippet: snippet.map(|text| excerpt(&plain(text), q, SNIPPET_CHARS).into_owned()),
             excerpts,
         }
@@ -156,18 +257,36 @@ impl<'b> Hit<'b> {
 
     /// Bytes that it takes at least, with everything that is known of it.
     pub(super) fn least_bytes(&self) -> usize {
-        let head = self.head.iter();
-        let head = head.map(|(name, text)| name.len() + 4 + json_string_bytes(text));
         let excerpts = self.all_excerpts();
         let excerpts = excerpts.map(|one| one.field.len() + json_string_bytes(&one.text));
         let snippet = self.snippet.as_deref().map_or(0, json_string_bytes);
-        head.sum::<usize>() + excerpts.sum::<usize>() + snippet
+        self.names_bytes + excerpts.sum::<usize>() + snippet
+    }
+
+    /// Bytes that it takes at least in fewer words, with so many code points of its snippet.
+    pub(super) fn least_brief_bytes(&self, chars: usize) -> usize {
+        if self.lean {
+            return 0;
+        }
+        let snippet = self.snippet.as_ref();
+        let snippet = snippet.map_or(0, |text| text.len().min(chars));
+        self.names_bytes + self.further.bytes + snippet
     }
 
     /// What stands under one of its names.
     pub(super) fn label(&self, name: &str) -> Option<&str> {
         let found = self.head.iter().find(|(own, _)| *own == name);
         found.map(|(_, text)| &**text)
+    }
+
+    /// The names of what is not told of it in few words.
+    pub(super) fn omitted(&self) -> impl Iterator<Item = &str> {
+        let labels = self.head.iter().map(|(name, _)| *name);
+        let labels =
+            labels.filter(|name| self.lean && matches!(*name, "connector_key" | "display_name"));
+        let short = self.further.short.iter().map(|(name, _)| *name);
+        let short = short.filter(|_| self.lean);
+        labels.chain(short).chain(self.further.long.iter().copied())
     }
 
     pub(super) fn shown_id(&self) -> &str {
@@ -196,6 +315,67 @@ impl<'b> Hit<'b> {
             id: self.shown_id(),
             excerpt,
         }
+    }
+}
+
+/// The members of a hit that are not told otherwise.
+struct Further<'b> {
+    short: Vec<(&'b str, &'b Json<'b>)>,
+    /// Bytes of the short ones.
+    bytes: usize,
+    /// The names of those that are long, or more than fit.
+    long: Vec<&'b str>,
+}
+
+impl<'b> Further<'b> {
+    fn of(hit: &'b Json<'b>, head: &[(&str, Cow<'_, str>)], most: usize) -> Self {
+        let mut further = Self {
+            short: Vec::new(),
+            bytes: 0,
+            long: Vec::new(),
+        };
+        let members = hit.as_object().into_iter();
+        for (name, value) in members.flat_map(|members| members.iter()) {
+            if is_told(name, value, head) {
+                continue;
+            }
+            let is_short = match value {
+                Json::String(text) => !super::text::is_longer(text, SHORT_CHARS),
+                value => !value.is_larger(SHORT_BYTES),
+            };
+            let taken = if is_short {
+                further.bytes + json_string_bytes(name) + 2 + value.bytes()
+            } else {
+                usize::MAX
+            };
+            if taken <= most {
+                further.bytes = taken;
+                further.short.push((name, value));
+            } else {
+                further.long.push(name);
+            }
+        }
+        further
+    }
+}
+
+/// Whether a member of a hit says nothing that is not told already.
+fn is_told(name: &str, value: &Json<'_>, head: &[(&str, Cow<'_, str>)]) -> bool {
+    let said = |name: &str| head.iter().find(|(own, _)| *own == name);
+    if TOLD.contains(&name) || said(name).is_some() {
+        return true;
+    }
+    match value {
+        Json::Null => true,
+        Json::String(text) => {
+            let alias = ALIASES.iter().find(|(own, _)| *own == name);
+            let known = alias.and_then(|(_, known)| said(known));
+            known.is_some_and(|(_, known)| **known == **text)
+                || URIS.contains(&name) && text.starts_with(RECORD_URI)
+        }
+        // Which connection it is of is said by the hit as well.
+        Json::Object(_) => name == "source",
+        _ => false,
     }
 }
 
@@ -239,7 +419,8 @@ impl Serialize for WholeHit<'_> {
             text: &'s str,
             preview_text: Cow<'s, str>,
             complete: bool,
-            read: Reading<'s>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            read: Option<Reading<'s>>,
         }
         let hit = self.0;
         let mut told = serializer.serialize_map(None)?;
@@ -255,7 +436,7 @@ impl Serialize for WholeHit<'_> {
                 text: &one.text,
                 preview_text: cut(&one.text, BRIEF_CHARS),
                 complete: one.complete,
-                read: hit.reading(one),
+                read: hit.id.is_some().then(|| hit.reading(one)),
             });
             told.serialize_entry(name, &each.collect::<Vec<_>>())?;
         }
@@ -268,7 +449,12 @@ pub(super) struct BriefHit<'s> {
     pub(super) hit: &'s Hit<'s>,
     pub(super) q: &'s str,
     pub(super) chars: usize,
+    pub(super) provider: &'s str,
 }
+
+/// Code points of the title, and bytes of the address, of a hit whose names take much.
+const LEAN_TITLE_CHARS: usize = 80;
+const LEAN_URL_BYTES: usize = 200;
 
 impl Serialize for BriefHit<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -283,13 +469,24 @@ impl Serialize for BriefHit<'_> {
         let shown = |text| around(text, self.q, self.chars);
         let mut told = serializer.serialize_map(None)?;
         for (name, text) in &self.hit.head {
-            told.serialize_entry(name, text)?;
+            match *name {
+                name if !self.hit.lean => told.serialize_entry(name, text)?,
+                "title" => told.serialize_entry(name, &cut(text, LEAN_TITLE_CHARS))?,
+                "url" if text.len() > LEAN_URL_BYTES => {
+                    told.serialize_entry(name, self.provider)?;
+                }
+                "id" | "id_omitted" | "url" => told.serialize_entry(name, text)?,
+                _ => {}
+            }
+        }
+        for (name, value) in self.hit.further.short.iter().filter(|_| !self.hit.lean) {
+            told.serialize_entry(name, value)?;
         }
         if let Some(snippet) = &self.hit.snippet {
             told.serialize_entry("snippet", &shown(snippet))?;
         }
-        let firsts = self.hit.first_excerpts();
-        let each = firsts.into_iter().map(|one| BriefExcerpt {
+        let firsts = self.hit.first_excerpts().into_iter();
+        let each = firsts.filter(|_| !self.hit.lean).map(|one| BriefExcerpt {
             field_path: one.field,
             preview_text: self.hit.snippet.is_none().then(|| shown(&one.text)),
             complete: one.complete,
@@ -345,8 +542,8 @@ fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
     let key = first_text(hit, &["record_key", "record_id"]);
     let own = first_text(hit, &["id"]);
     let uri = || {
-        let uri = first_text(hit, &["uri", "resource_uri", "record_uri"])?;
-        uri.starts_with("pdpp://record/").then_some(uri)
+        let uri = first_text(hit, &URIS)?;
+        uri.starts_with(RECORD_URI).then_some(uri)
     };
     let whole = first_text(hit, &["result_id"]).or_else(uri);
     let whole = whole.or(own.filter(|_| stream.is_none() && key.is_none()));
@@ -380,7 +577,7 @@ pub(super) fn title(hit: &Json<'_>) -> String {
         .iter()
         .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
     if let Some(named) = named {
-        return cut(&one_line(named), 200).into_owned();
+        return line(named, TITLE_CHARS).into_owned();
     }
     let source = [
         "display_name",
@@ -389,7 +586,9 @@ pub(super) fn title(hit: &Json<'_>) -> String {
         "connection_id",
     ];
     let source = first_text(hit, &source).unwrap_or("source");
+    let source = line(source, SOURCE_CHARS);
     let stream = first_text(hit, &["stream"]).unwrap_or("record");
+    let stream = line(stream, STREAM_CHARS);
     let times = [
         ["sent_at", "sentAt"],
         ["authored_at", "authoredAt"],
@@ -403,7 +602,7 @@ pub(super) fn title(hit: &Json<'_>) -> String {
         .find_map(|names| inner.iter().find_map(|place| first_text(place, names)))
         .or_else(|| first_text(hit, &["emitted_at", "emittedAt"]));
     match time {
-        Some(time) => format!("{source} / {stream} / {time}"),
+        Some(time) => format!("{source} / {stream} / {}", line(time, TIME_CHARS)),
         None => format!("{source} / {stream}"),
     }
 }
@@ -416,13 +615,12 @@ pub(super) fn url(hit: &Json<'_>, id: Option<&RecordId>, provider: &str) -> Stri
     let direct = [hit, &hit["data"]]
         .into_iter()
         .find_map(|place| first_text(place, &["url", "href", "source_url", "permalink"]));
-    let web = |url: &&str| {
-        (url.starts_with("https://") || url.starts_with("http://")) && url.len() <= MAX_URL_BYTES
-    };
+    let fits = |url: &&str| url.len() <= MAX_URL_BYTES && json_string_bytes(url) <= MAX_URL_BYTES;
+    let web = |url: &&str| (url.starts_with("https://") || url.starts_with("http://")) && fits(url);
     if let Some(direct) = direct.filter(web) {
         return direct.to_owned();
     }
-    let place = first_text(hit, &["record_url"]).filter(|place| place.len() <= MAX_URL_BYTES);
+    let place = first_text(hit, &["record_url"]).filter(fits);
     if let Some(place) = place {
         if place.starts_with('/') {
             return format!("{provider}{place}");

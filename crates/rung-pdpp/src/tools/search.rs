@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::filter::filter_pairs;
-use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, WholeHit, around};
+use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, WholeHit, around, within};
 use super::id::{WindowId, check_name};
 use super::json::Json;
 use super::list::{cursor, hits, hits_at, told};
@@ -171,13 +171,13 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         {
             body.remove("next_cursor");
         }
-        let provider = asking.provider.url();
+        let (provider, bytes) = (asking.provider.url(), asking.usual_bytes());
         let each = hits(&body).iter().take(limit).enumerate();
         let page = Page {
             q: &input.q,
             has_more: told(&body, "has_more").is_some_and(|more| *more == true) || given > limit,
             hits: each
-                .map(|(at, hit)| Hit::of(at, hit, &input.q, provider))
+                .map(|(at, hit)| Hit::of(at, hit, &input.q, provider, bytes))
                 .collect(),
             body: &body,
             request_id: answer.request_id.as_deref(),
@@ -186,13 +186,35 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         };
         match page.reply(asking) {
             Ok(reply) => return Ok(reply),
-            Err(fewer) => (limit, shortened) = (fewer.min(limit / 2).max(1), true),
+            // What fits is reckoned well as a rule; whoever gives more than was asked for is asked a few times only.
+            Err(fewer) if !shortened => (limit, shortened) = (fewer.min(limit), true),
+            Err(fewer) => limit = fewer.min(limit / 2).max(1),
         }
     }
 }
 
 /// Hits in words.
 const TOP_HITS: usize = 3;
+/// Bytes of the words beside what programs are told.
+const WORDS_BYTES: usize = 1_700;
+/// Code points of a title and of a label in words, of which some scripts have fewer in as many bytes.
+const WIDTHS: [(usize, usize); 4] = [(80, 60), (40, 24), (20, 12), (8, 6)];
+/// Code points of a snippet in words, likewise.
+const SNIPPET_CHARS: [usize; 3] = [BRIEF_CHARS, BRIEF_CHARS / 2, BRIEF_CHARS / 4];
+/// Bytes of an id that is told again with its hit, however little room there is.
+const ID_BYTES: usize = 200;
+/// Bytes of what names a source, and those set aside for the hits before all sources are named.
+const SOURCE_BYTES: usize = 60;
+const NAMED_BYTES: usize = 640;
+/// Sources that are named, and those that are said not to have answered.
+const MAX_SOURCES: usize = 8;
+const MAX_FAILED: usize = 4;
+/// What the words end with, alone and beside what programs are told.
+const CLOSING: &str =
+    "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately.";
+const CLOSING_BESIDE: &str = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits: structuredContent.results";
+/// Names of members that are said to be left out.
+const MAX_OMITTED: usize = 8;
 
 /// A page of hits.
 struct Page<'b> {
@@ -210,6 +232,10 @@ impl Page<'_> {
     /// Where the first excerpts go on.
     fn windows(&self, most: usize) -> Vec<WindowId> {
         let first = |hit: &Hit<'_>| {
+            // Its address is as long as its names.
+            if hit.lean {
+                return None;
+            }
             let excerpt = hit.all_excerpts().next()?;
             Some(window(hit.id.as_ref()?, excerpt.field, None))
         };
@@ -245,33 +271,44 @@ impl Page<'_> {
         // First within two thirds of the budget, so that what was found leaves room to be read.
         let mut smallest = 0;
         let manners = [
-            (1_700, 240, 3, budget * 2 / 3),
+            (WORDS_BYTES, 240, 3, budget * 2 / 3),
             (1_600, 160, 2, budget * 2 / 3),
             (1_500, 112, 1, budget * 2 / 3),
             (1_200, 80, 1, budget * 2 / 3),
+            (1_100, 64, 1, budget * 2 / 3),
+            (900, 48, 1, budget * 2 / 3),
             (1_200, 64, 1, budget),
             (900, 48, 1, budget),
         ];
-        for (at, (text_chars, chars, links, most)) in manners.into_iter().enumerate() {
+        for (at, (text_bytes, chars, links, most)) in manners.into_iter().enumerate() {
+            let last = at + 1 == manners.len();
+            let least = self.hits.iter().map(|hit| hit.least_brief_bytes(chars));
+            if !last && body.get().len() + least.sum::<usize>() + text_bytes / 2 > most {
+                continue;
+            }
             let brief = |hit| BriefHit {
                 hit,
                 q: self.q,
                 chars,
+                provider: asking.provider.url(),
             };
             let results = written(&self.hits.iter().map(brief).collect::<Vec<_>>());
             let bytes = body.get().len() + results.get().len();
             smallest = bytes + 1_500;
             // One hit cannot be had in smaller pieces.
-            let must = at + 1 == manners.len() && self.hits.len() < 2;
-            // The words take about as many bytes as they have code points.
-            if bytes + text_chars / 2 > most && !must {
+            let must = last && self.hits.len() < 2;
+            // The words take nearly as much as they may.
+            if bytes + text_bytes / 2 > most && !must {
                 continue;
             }
             let structured = self.structured(asking, &body, results, self.brief_ladder());
-            let reply = asking.reply(self.words(text_chars), &structured, &self.windows(links));
+            let reply = asking.reply(self.words(text_bytes), &structured, &self.windows(links));
             smallest = reply.bytes();
-            if smallest <= most || must {
+            if smallest <= most {
                 return Ok(reply);
+            }
+            if must {
+                return Ok(asking.reply(self.words(0), &structured, &[]));
             }
         }
         let each = smallest.saturating_sub(1_500) / self.hits.len();
@@ -288,7 +325,7 @@ impl Page<'_> {
         }
         let results = written(&self.hits.iter().map(WholeHit).collect::<Vec<_>>());
         let structured = self.structured(asking, self.envelope(None), results, self.ladder());
-        let whole = asking.reply(self.words(1_700), &structured, &self.windows(3));
+        let whole = asking.reply(self.words(WORDS_BYTES), &structured, &self.windows(3));
         (whole.bytes() <= budget).then_some(whole)
     }
 
@@ -304,17 +341,30 @@ impl Page<'_> {
         asking.structured(data, further, self.request_id)
     }
 
-    /// How the fields that were found are read on, once for all of them.
+    /// How the fields that were found are read on, once for all of them, and which members of hits are too long to be told.
     fn brief_ladder(&self) -> Option<Box<RawValue>> {
-        let mut excerpts = self.hits.iter().flat_map(Hit::all_excerpts);
-        excerpts.next()?;
-        let read = json!({
-            "tool": "read_record_field",
-            "args": {"id": "<results[].id>", "field_path": "<results[].evidence_excerpts[].field_path>"},
-        });
-        Some(written(
-            &json!({"kind": KIND, "read_tool": "read_record_field", "read": read}),
-        ))
+        let mut told = json!({"kind": KIND, "read_tool": "read_record_field"});
+        let excerpts = self.hits.iter().flat_map(Hit::all_excerpts).next();
+        if excerpts.is_some() {
+            told["read"] = json!({
+                "tool": "read_record_field",
+                "args": {"id": "<results[].id>", "field_path": "<results[].evidence_excerpts[].field_path>"},
+            });
+        }
+        let mut omitted: Vec<&str> = Vec::new();
+        for name in self.hits.iter().flat_map(Hit::omitted) {
+            if omitted.len() < MAX_OMITTED && !omitted.contains(&name) {
+                omitted.push(name);
+            }
+        }
+        if !omitted.is_empty() {
+            let names: Vec<_> = omitted.into_iter().map(|name| within(name, 64)).collect();
+            let read = json!({"tool": "fetch", "args": {"id": "<results[].id>"}});
+            told["omitted"] = json!({"fields": names, "read": read});
+        } else if excerpts.is_none() {
+            return None;
+        }
+        Some(written(&told))
     }
 
     /// How the fields that were found are read on, one by one.
@@ -350,8 +400,8 @@ impl Page<'_> {
         ))
     }
 
-    /// What was found, in words.
-    fn words(&self, max_chars: usize) -> String {
+    /// What was found, in words of so many bytes. The cursor and the ids that are told are whole, whatever they take.
+    fn words(&self, max_bytes: usize) -> String {
         let mut text = format!("search: {} hit(s).", self.hits.len());
         if self.has_more {
             text.push_str(" has_more=true.");
@@ -363,38 +413,43 @@ impl Page<'_> {
             text.push_str(" page_shortened=true: more hits than fit one reply; go on with next_cursor, or name streams or a connection_id.");
         }
         if let Some(first) = self.hits.first() {
-            let _ = write!(text, " first_fetch_id={}", first.shown_id());
+            let id = first.shown_id();
+            if self.alone || id.len() <= max_bytes / 3 {
+                let _ = write!(text, " first_fetch_id={id}");
+            } else {
+                text.push_str(" first_fetch_id is structuredContent.results[0].id");
+            }
         }
-        self.say_sources(&mut text);
-        self.say_recall(&mut text);
+        let closing = match (self.hits.is_empty(), self.alone) {
+            (true, _) => "",
+            (_, true) => CLOSING,
+            (_, false) => CLOSING_BESIDE,
+        };
+        let mut missing = String::new();
+        self.say_missing(&mut missing);
+        self.say_recall(&mut missing);
+        let taken = text.len() + missing.len() + closing.len() + 40;
+        let mut room = max_bytes.saturating_sub(taken);
+        self.say_sources(&mut text, room.saturating_sub(NAMED_BYTES));
+        text.push_str(&missing);
         if self.hits.is_empty() {
             return text;
         }
-        let mut closing = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately.".to_owned();
-        if !self.alone {
-            closing.push_str(" All hits: structuredContent.results");
-        }
-        let taken = text.chars().count() + closing.chars().count() + 40;
-        let mut room = max_chars.saturating_sub(taken);
-        let mut evidence = String::new();
         // Names are never left out, so they are counted before what was found.
-        let most = if self.alone { usize::MAX } else { TOP_HITS };
-        let top = self.hits.len().min(most);
-        let named: Vec<String> = self.hits[..top]
-            .iter()
-            .enumerate()
-            .map(|(at, hit)| self.hit_words(at, hit, false))
-            .collect();
-        let chars = |line: &String| line.chars().count();
-        room = room.saturating_sub(named.iter().map(chars).sum());
-        let mut told = vec![false; top];
-        for (at, hit) in self.hits[..top].iter().enumerate() {
+        room = max_bytes.saturating_sub(text.len() + closing.len() + 40);
+        let named = self.named(room);
+        room = room.saturating_sub(named.iter().map(String::len).sum());
+        let mut evidence = String::new();
+        let mut told = vec![false; named.len()];
+        for (at, hit) in self.hits[..named.len()].iter().enumerate() {
             for one in hit.all_excerpts().take(2) {
                 let number = evidence.matches('\n').count() + 1;
-                let line = self.excerpt_words(number, at, hit, one);
-                let chars = line.chars().count();
-                if chars <= room {
-                    room -= chars;
+                let line = SNIPPET_CHARS
+                    .iter()
+                    .map(|chars| self.excerpt_words(number, at, one, *chars))
+                    .find(|line| line.len() <= room);
+                if let Some(line) = line {
+                    room -= line.len();
                     evidence.push_str(&line);
                     told[at] = true;
                 }
@@ -405,31 +460,77 @@ impl Page<'_> {
         }
         text.push_str("\nTop results:");
         for (at, (hit, line)) in self.hits.iter().zip(&named).enumerate() {
+            text.push_str(line);
             // What was found of it is told above, where there was room.
-            let whole = (!told[at]).then(|| self.hit_words(at, hit, true));
-            let more = whole.as_ref().map_or(0, chars).saturating_sub(chars(line));
-            if let Some(whole) = whole.filter(|_| more <= room) {
-                room -= more;
-                text.push_str(&whole);
-            } else {
-                text.push_str(line);
+            let snippet = hit.snippet.as_deref().filter(|_| !told[at]);
+            let shown = snippet.and_then(|snippet| {
+                let each = SNIPPET_CHARS.iter();
+                let mut each =
+                    each.map(|chars| format!(" snippet={}", self.shown(snippet, *chars)));
+                each.find(|shown| shown.len() <= room)
+            });
+            if let Some(shown) = shown {
+                room -= shown.len();
+                text.push_str(&shown);
             }
         }
-        text.push_str(&closing);
+        text.push_str(closing);
         text
     }
 
-    fn excerpt_words(&self, number: usize, at: usize, hit: &Hit<'_>, one: &Excerpt<'_>) -> String {
+    /// The hits that are told in words, by their names, one line each.
+    fn named(&self, room: usize) -> Vec<String> {
+        let most = if self.alone { usize::MAX } else { TOP_HITS };
+        let top = &self.hits[..self.hits.len().min(most)];
+        // What was found is worth more than the end of a title.
+        let share = if top.iter().any(|hit| hit.all_excerpts().next().is_some()) {
+            room * 3 / 4
+        } else {
+            room
+        };
+        let mut lines = Vec::new();
+        for width in WIDTHS {
+            let each = top.iter().enumerate();
+            lines = each.map(|(at, hit)| hit_words(at, hit, width)).collect();
+            if lines.iter().map(String::len).sum::<usize>() <= share {
+                return lines;
+            }
+        }
+        if self.alone || lines.iter().map(String::len).sum::<usize>() <= room {
+            return lines;
+        }
+        // Long ids are told as far as there is room, and after that by their place.
+        let mut left = room;
+        for (at, (line, hit)) in lines.iter_mut().zip(top).enumerate() {
+            let long = hit.shown_id().len() > ID_BYTES;
+            if long && (at == 0 || line.len() > left) {
+                *line = format!("\n{}. id is structuredContent.results[{at}].id", at + 1);
+            }
+            left = left.saturating_sub(line.len());
+        }
+        lines
+    }
+
+    /// The part of a text around what was looked for, as JSON writes it.
+    fn shown(&self, text: &str, chars: usize) -> String {
+        quoted(&around(text, self.q, chars), chars)
+    }
+
+    fn excerpt_words(&self, number: usize, at: usize, one: &Excerpt<'_>, chars: usize) -> String {
         let mut line = format!(
             "\n{number}. result={} field_path={} snippet={} id={} complete={}",
             at + 1,
             one.field,
-            quoted(&around(&one.text, self.q, BRIEF_CHARS), BRIEF_CHARS),
-            hit.shown_id(),
+            self.shown(&one.text, chars),
+            self.hits[at].shown_id(),
             one.complete
         );
         if let Some(cursor) = one.given("cursor") {
             let _ = write!(line, " next_cursor={}", scalar(cursor));
+        }
+        // What has no id of its own is not read by one.
+        if self.hits[at].id.is_none() {
+            return line;
         }
         line.push_str(" read=read_record_field");
         for name in ["offset_chars", "limit_chars"] {
@@ -440,81 +541,59 @@ impl Page<'_> {
         line
     }
 
-    fn hit_words(&self, at: usize, hit: &Hit<'_>, with_snippet: bool) -> String {
-        let label = |name: &str| hit.label(name);
-        let mut line = format!("\n{}. id={}", at + 1, hit.shown_id());
-        if let Some(key) = label("connector_key") {
-            let _ = write!(line, " connector_key={}", inline(&cut(key, 60)));
-        }
-        if let Some(stream) = label("stream") {
-            let _ = write!(line, " stream={}", inline(&cut(stream, 60)));
-        }
-        let _ = write!(
-            line,
-            " title={}",
-            quoted(label("title").unwrap_or_default(), 80)
-        );
-        if let Some(name) = label("display_name") {
-            let _ = write!(line, " display_name={}", quoted(name, 60));
-        }
-        if let Some(connection) = label("connection_id")
-            && hit.id.as_ref().is_none_or(|id| id.connection.is_none())
-        {
-            let _ = write!(line, " connection_id={}", inline(connection));
-        }
-        if let Some(snippet) = hit.snippet.as_ref().filter(|_| with_snippet) {
-            let _ = write!(
-                line,
-                " snippet={}",
-                quoted(&around(snippet, self.q, BRIEF_CHARS), BRIEF_CHARS)
-            );
-        }
-        line
-    }
-
-    /// Which sources the hits are of, and which could not be asked.
-    fn say_sources(&self, text: &mut String) {
-        let package = &self.body["meta"]["package"];
-        let mix = package["source_mix"].as_array().unwrap_or_default();
-        let shown = mix.iter().map(|one| {
+    /// Which sources the hits are of: as many as there is room for, and how many more there are.
+    fn say_sources(&self, text: &mut String, room: usize) {
+        let mix = self.body["meta"]["package"]["source_mix"].as_array();
+        let mix = mix.unwrap_or_default();
+        let mut shown = String::new();
+        for (at, one) in mix.iter().enumerate() {
             let mut parts = Vec::new();
             for name in ["connection_id", "connector_key", "count", "display_name"] {
                 match &one[name] {
                     Json::String(value) => {
-                        parts.push(format!("{name}:{}", inline(&cut(value, 60))));
+                        let value = inline(&within(value, SOURCE_BYTES));
+                        parts.push(format!("{name}:{value}"));
                     }
                     Json::Number(value) => parts.push(format!("{name}:{value}")),
                     _ => {}
                 }
             }
-            format!("{{{}}}", parts.join(","))
-        });
-        let shown: Vec<String> = shown.take(8).collect();
-        if !shown.is_empty() {
-            let _ = write!(text, " source_mix={}.", shown.join("|"));
-        }
-        if package["partial"] == true {
-            text.push_str(" partial=true:");
-            let warnings = self.body["meta"]["warnings"].as_array();
-            for warning in warnings
-                .into_iter()
-                .flatten()
-                .filter(|one| one["code"] == "source_unavailable")
-                .take(4)
-            {
-                let source = &warning["source"];
-                let name =
-                    first_text(source, &["connection_id", "connector_key"]).unwrap_or_default();
-                let code = warning["error"]["code"].as_str().unwrap_or("failed");
-                let _ = write!(
-                    text,
-                    " {} could not be searched ({});",
-                    inline(name),
-                    inline(code)
-                );
+            let source = format!("{{{}}}", parts.join(","));
+            if at == MAX_SOURCES || shown.len() + source.len() > room {
+                let _ = write!(shown, "({} more)", mix.len() - at);
+                break;
             }
-            text.push_str(" ask the owner to approve it again.");
+            if at > 0 {
+                shown.push('|');
+            }
+            shown.push_str(&source);
         }
+        if !shown.is_empty() {
+            let _ = write!(text, " source_mix={shown}.");
+        }
+    }
+
+    /// Which sources could not be asked.
+    fn say_missing(&self, text: &mut String) {
+        if self.body["meta"]["package"]["partial"] != true {
+            return;
+        }
+        text.push_str(" partial=true:");
+        let warnings = self.body["meta"]["warnings"].as_array();
+        let failed = warnings.into_iter().flatten();
+        let failed = failed.filter(|one| one["code"] == "source_unavailable");
+        for warning in failed.take(MAX_FAILED) {
+            let source = &warning["source"];
+            let name = first_text(source, &["connection_id", "connector_key"]).unwrap_or_default();
+            let code = warning["error"]["code"].as_str().unwrap_or("failed");
+            let _ = write!(
+                text,
+                " {} could not be searched ({});",
+                inline(&within(name, SOURCE_BYTES)),
+                inline(&within(code, SOURCE_BYTES))
+            );
+        }
+        text.push_str(" ask the owner to approve it again.");
     }
 
     fn say_recall(&self, text: &mut String) {
@@ -534,4 +613,29 @@ impl Page<'_> {
         }
         text.push_str("; do not treat this page as exhaustive.");
     }
+}
+
+fn hit_words(at: usize, hit: &Hit<'_>, (title_chars, label_chars): (usize, usize)) -> String {
+    let label = |name: &str| hit.label(name);
+    let mut line = format!("\n{}. id={}", at + 1, hit.shown_id());
+    if let Some(why) = label("id_omitted") {
+        let _ = write!(line, " id_omitted={}", quoted(why, BRIEF_CHARS));
+    }
+    for name in ["connector_key", "stream"] {
+        if let Some(text) = label(name) {
+            let _ = write!(line, " {name}={}", inline(&cut(text, label_chars)));
+        }
+    }
+    let title = label("title").unwrap_or_default();
+    let _ = write!(line, " title={}", quoted(title, title_chars));
+    if let Some(name) = label("display_name") {
+        let _ = write!(line, " display_name={}", quoted(name, label_chars));
+    }
+    if let Some(connection) = label("connection_id")
+        && label("id_omitted").is_none()
+        && hit.id.as_ref().is_none_or(|id| id.connection.is_none())
+    {
+        let _ = write!(line, " connection_id={}", inline(connection));
+    }
+    line
 }

@@ -145,3 +145,241 @@ fn ids_of_other_forms_are_taken_where_nothing_else_is_said() {
         assert_eq!(told["id"], *id, "{hit}");
     }
 }
+
+/// Everything that is found, page after page.
+fn all(agent: &mut Agent<'_>, budget: usize) -> Vec<Value> {
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let mut arguments = json!({"q": "invoice"});
+        if let Some(cursor) = &cursor {
+            arguments["cursor"] = json!(cursor);
+        }
+        let given = agent.ok("search", arguments);
+        assert!(given.bytes <= budget, "{} of {budget}", given.bytes);
+        assert!(!results(&given).is_empty(), "{}", given.text());
+        seen.extend(results(&given).clone());
+        match given.structured()["data"]["next_cursor"].as_str() {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => return seen,
+        }
+    }
+}
+
+fn hit(n: usize) -> Value {
+    json!({"object": "search_result", "stream": "messages", "record_key": format!("m{n}"), "connection_id": "mail_home", "connector_id": "mail",
+        "snippet": {"field": "text", "text": format!("invoice {n}")}})
+}
+
+#[test]
+fn one_hit_does_not_keep_the_others_from_being_told() {
+    let long = "n".repeat(15_000);
+    let odd = "\u{1}\u{1F980}\"".repeat(5_000);
+    for text in [long, odd] {
+        let many: serde_json::Map<String, Value> = (0..3_000)
+            .map(|n| (format!("member{n}"), json!("short")))
+            .collect();
+        for more in [
+            json!({"emitted_at": text}),
+            json!({"sent_at": text, "display_name": text, "connector_key": text}),
+            json!({"title": text, "url": format!("https://a.example/{text}"), "record_url": text}),
+            json!({"snippet": text, "evidence_excerpts": [{"field_path": "text", "preview_text": text, "cursor": text}]}),
+            json!({"stream": text}),
+            json!({"connection_id": text}),
+            json!({"record_key": text, "id": text}),
+            json!({&text: 1, "score": {&text: 1}, "matched_fields": [text]}),
+            Value::Object(many),
+        ] {
+            let mut hits: Vec<Value> = (0..6).map(hit).collect();
+            hits[2]
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            let sandbox = Sandbox::new();
+            let provider = finds(hits);
+            for budget in [4_000, 12_000] {
+                let flags = ["--max-reply-bytes", &budget.to_string()];
+                let mut agent = adapter(&sandbox, &provider.address, TOKEN, &flags);
+                let seen = all(&mut agent, budget);
+                assert_eq!(seen.len(), 6);
+                for (n, hit) in seen.iter().enumerate().filter(|(n, _)| *n != 2) {
+                    assert_eq!(hit["id"], format!("mail_home/messages:m{n}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_are_whole_or_said_to_be_too_long() {
+    let name = |sign: &str| sign.repeat(256 / sign.len());
+    for sign in ["k", "\"", "\u{1F980}", "/", "ü"] {
+        let key = sign.repeat(1_024 / sign.len());
+        let (stream, connection) = match sign {
+            "/" => (name("s"), name("c")),
+            sign => (name(sign), name(sign)),
+        };
+        let excerpts = json!([{"field_path": name("f"), "preview_text": "invoice"}]);
+        let mut hits: Vec<Value> = (0..6).map(hit).collect();
+        hits[0]["record_key"] = json!(key);
+        hits[3] = json!({"stream": stream, "record_key": key, "connection_id": connection, "display_name": name(sign), "title": name(sign), "evidence_excerpts": excerpts});
+        let provider = finds(hits);
+        let sandbox = Sandbox::new();
+        let flags = ["--max-reply-bytes", "100000"];
+        let mut reader = adapter(&sandbox, &provider.address, TOKEN, &flags);
+        for budget in [4_000, 12_000, 50_000] {
+            let flags = ["--max-reply-bytes", &budget.to_string()];
+            let mut agent = adapter(&sandbox, &provider.address, TOKEN, &flags);
+            let seen = all(&mut agent, budget);
+            assert_eq!(seen.len(), 6, "{sign} within {budget}");
+            for (at, place) in [(0, "messages"), (3, &*stream)] {
+                let hit = &seen[at];
+                if let Some(why) = hit["id_omitted"].as_str() {
+                    assert!(budget < 50_000, "there is room for it");
+                    assert!(
+                        why.contains("bytes") && hit["id"].as_str().unwrap().starts_with("result:"),
+                        "{hit}"
+                    );
+                    continue;
+                }
+                reader.ok("fetch", json!({"id": hit["id"]}));
+                let asked = provider.last();
+                let path: Vec<&str> = asked.path().split('/').collect();
+                let named = |part: &str| {
+                    form_urlencoded::parse(part.as_bytes())
+                        .next()
+                        .unwrap()
+                        .0
+                        .into_owned()
+                };
+                assert_eq!(
+                    (named(path[3]).as_str(), named(path[5])),
+                    (place, key.clone()),
+                    "{hit}"
+                );
+            }
+        }
+        // Whoever reads words alone is told every id that fits.
+        let mut command = sandbox.command();
+        let url = format!("http://{}", provider.address);
+        command
+            .args(["pdpp", "mcp", "--provider-url", &url])
+            .stderr(std::process::Stdio::null());
+        let mut stdio = crate::stdio::Stdio::of(&mut command);
+        stdio.initialize("2025-03-26", &json!({}));
+        let given = Agent::Pipes(stdio).ok("search", json!({"q": "invoice"}));
+        assert!(
+            given.bytes <= 12_000 && given.text().contains("id=mail_home/messages:m1"),
+            "{}",
+            given.text()
+        );
+    }
+}
+
+#[test]
+fn short_members_of_a_hit_are_told_however_long_the_rest_is() {
+    let long = "the harbour library needs north light, so the invoice is late. ".repeat(30);
+    let whole = |n: usize| {
+        json!({"object": "search_result", "stream": "messages", "record_key": format!("m{n}"), "connector_id": "mail", "connection_id": "mail_home",
+            "connector_instance_id": "mail_home", "record_url": format!("/v1/streams/messages/records/m{n}?connection_id=mail_home"), "display_name": "ada@example.org",
+            "emitted_at": "2026-03-01T00:00:00Z", "authored_at": "2026-03-01T08:15:00Z", "matched_fields": ["text", "subject"], "rank": n, "pinned": n == 0, "retrieval_mode": "hybrid",
+            "retrieval_sources": ["lexical", "semantic"], "score": {"kind": "bm25", "order": "lower_is_better", "value": -3.25},
+            "snippet": {"field": "text", "text": long}, "evidence_excerpts": [{"field_path": "text", "preview_text": long}], "body": long})
+    };
+    let sandbox = Sandbox::new();
+    let provider = finds((0..10).map(whole).collect());
+    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let given = agent.ok("search", json!({"q": "invoice", "limit": 10}));
+    assert!(
+        given.structured()["data"].get("data").is_none(),
+        "the hits are told once"
+    );
+    assert_eq!(results(&given).len(), 10);
+    for (n, told) in results(&given).iter().enumerate() {
+        let whole = whole(n);
+        for name in [
+            "emitted_at",
+            "authored_at",
+            "matched_fields",
+            "rank",
+            "pinned",
+            "retrieval_mode",
+            "retrieval_sources",
+            "score",
+            "display_name",
+            "record_key",
+        ] {
+            assert_eq!(told[name], whole[name], "{name} of {told}");
+        }
+        for name in [
+            "object",
+            "record_url",
+            "connector_id",
+            "connector_instance_id",
+            "body",
+        ] {
+            assert!(
+                told.get(name).is_none(),
+                "{name} is said elsewhere, or long: {told}"
+            );
+        }
+    }
+    let omitted = &given.structured()["content_ladder"]["omitted"];
+    assert_eq!(
+        omitted["fields"],
+        json!(["body"]),
+        "what is left out is said"
+    );
+}
+
+#[test]
+fn the_words_are_as_short_in_any_script() {
+    for sign in ["a", "ж", "語", "\u{1F980}", "\""] {
+        let text = format!("{} ", sign.repeat(9)).repeat(40);
+        let excerpts = json!([{"field_path": "text", "preview_text": text, "cursor": "on"}, {"field_path": "subject", "preview_text": text}]);
+        let whole = |n: usize| {
+            json!({"stream": "messages", "record_key": format!("m{n}"), "connection_id": "mail_home", "connector_id": text, "display_name": text, "title": text,
+                "snippet": text, "evidence_excerpts": excerpts})
+        };
+        let hits: Vec<Value> = (0..40).map(whole).collect();
+        let mix: Vec<Value> = (0..8).map(|n| json!({"connection_id": text, "connector_key": text, "count": n, "display_name": text})).collect();
+        let warnings = vec![
+            json!({"code": "source_unavailable", "source": {"connection_id": text}, "error": {"code": text}});
+            8
+        ];
+        let recall = json!({"complete": false, "ranked_candidate_count": 200, "candidate_window_limit": 200, "truncated_source_count": 1});
+        let metas = [
+            json!({}),
+            json!({"recall": recall, "warnings": warnings, "package": {"source_mix": mix, "partial": true}}),
+        ];
+        for meta in metas {
+            let hits = hits.clone();
+            let provider = Provider::of(move |asked| {
+                let limit = asked.pairs().into_iter().find(|(name, _)| name == "limit");
+                let limit = limit.map_or(25, |(_, limit)| limit.parse().unwrap());
+                (
+                    200,
+                    json!({"object": "list", "data": &hits[..limit], "has_more": true, "next_cursor": "bmV4dCBwYWdlIG9mIHRoaXMgbGlzdA", "meta": meta}),
+                )
+            });
+            let sandbox = Sandbox::new();
+            let mut agent = adapter(
+                &sandbox,
+                &provider.address,
+                TOKEN,
+                &["--max-reply-bytes", "200000"],
+            );
+            for limit in [1, 3, 40] {
+                let given = agent.ok("search", json!({"q": sign, "limit": limit}));
+                let text = given.text();
+                assert!(text.len() < 1_800, "{} bytes: {text}", text.len());
+                for n in 0..limit.min(3) {
+                    let line = format!("\n{}. id=mail_home/messages:m{n} ", n + 1);
+                    assert!(text.contains(&line), "{line} {text}");
+                }
+                if given.structured()["data"]["meta"].get("package").is_none() {
+                    assert!(text.contains("Evidence excerpts:"), "{text}");
+                }
+            }
+        }
+    }
+}
