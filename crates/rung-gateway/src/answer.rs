@@ -106,7 +106,10 @@ pub(crate) async fn said_by_us(
     keep: Arc<dyn Keep>,
 ) -> Result<Reply, Fault> {
     let keep = Arc::new(KeptOnce::by(keep));
-    let mut room = Room::of(limits);
+    let mut room = Room {
+        reckons: true,
+        ..Room::of(limits)
+    };
     while let Some(bytes) = room.bytes() {
         let answer = rung_tool::Answer::from(facts.clone());
         let reply = match Reply::of(answer, &within(call, bytes), keep.clone()).await {
@@ -232,6 +235,8 @@ pub(crate) struct Room {
     bytes: usize,
     shares: std::array::IntoIter<usize, 4>,
     is_over: bool,
+    /// What surely fits is not counted: whoever counts needs a vocabulary that takes more time and room than all the rest.
+    reckons: bool,
 }
 
 impl Room {
@@ -241,6 +246,7 @@ impl Room {
             limits,
             shares: SHARES.into_iter(),
             is_over: false,
+            reckons: false,
         }
     }
 
@@ -252,7 +258,16 @@ impl Room {
     /// Whether this is within bounds. Where it is not, there is less room the next time.
     pub(crate) fn holds(&mut self, text: &str) -> bool {
         let limits = self.limits;
-        let tokens = limits.tokens(text);
+        let reckoned = if self.reckons {
+            reckoned_tokens(text)
+        } else {
+            usize::MAX
+        };
+        let tokens = if reckoned <= limits.max_tokens {
+            reckoned
+        } else {
+            limits.tokens(text)
+        };
         if text.len() <= limits.max_bytes && tokens <= limits.max_tokens {
             return true;
         }
@@ -314,6 +329,34 @@ fn fits(reply: &str, parts: &Parts<'_>, limits: Limits) -> bool {
     }
     let text_bytes = reply.len().saturating_sub(parts.media_bytes);
     text_bytes <= limits.max_tokens || limits.tokens(reply) <= limits.max_tokens
+}
+
+/// How many tokens names and sentences have, and a little more. Nobody speaks in strings of random letters, which have more.
+fn reckoned_tokens(text: &str) -> usize {
+    #[derive(PartialEq, Clone, Copy)]
+    enum Kind {
+        Space,
+        Letter,
+        Digit,
+        Mark,
+        Other,
+    }
+    let kind = |byte: u8| match byte {
+        b' ' => Kind::Space,
+        b'a'..=b'z' | b'A'..=b'Z' => Kind::Letter,
+        b'0'..=b'9' => Kind::Digit,
+        0..=0x7f => Kind::Mark,
+        _ => Kind::Other,
+    };
+    let runs = text.as_bytes().chunk_by(|a, b| kind(*a) == kind(*b));
+    let tokens = |run: &[u8]| match run.first().map(|byte| kind(*byte)) {
+        None => 0,
+        Some(Kind::Space) => usize::from(run.len() > 1),
+        Some(Kind::Letter) => run.len().div_ceil(6),
+        Some(Kind::Digit | Kind::Mark) => run.len().div_ceil(3),
+        Some(Kind::Other) => run.len().div_ceil(2),
+    };
+    runs.map(tokens).sum()
 }
 
 /// What of it is read as text.
@@ -532,4 +575,34 @@ fn among(shown: &RawValue, mut said: Value) -> Value {
         said["meta"] = told;
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What real servers say of their tools, as it would be sent.
+    #[test]
+    fn what_is_reckoned_is_no_less_than_what_is_counted() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/catalogue");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let listed = std::fs::read_to_string(&path).unwrap();
+            let listed: Value = serde_json::from_str(&listed).unwrap();
+            let tools = listed.as_array().or_else(|| listed["tools"].as_array());
+            for some in tools.unwrap().chunks(10) {
+                let text = json!(some).to_string();
+                let reply =
+                    json!({"content": [{"type": "text", "text": text}], "structuredContent": some});
+                let reply = reply.to_string();
+                let counted = bpe_openai::o200k_base().count(&reply);
+                let reckoned = reckoned_tokens(&reply);
+                assert!(
+                    (counted..counted * 2).contains(&reckoned),
+                    "{reckoned} for {counted} in {}",
+                    path.display()
+                );
+            }
+        }
+    }
 }
