@@ -242,6 +242,7 @@ impl Gateway {
         let after = State::of(configuration, &self.0.common, Some(&before));
         let gone: Vec<_> = before
             .servers
+        let eager_before: Vec<_> = before.eager().cloned().collect();
             .values()
             .filter(|old| {
                 let new = after.servers.get(old.name());
@@ -251,7 +252,7 @@ impl Gateway {
             .collect();
         let eager: Vec<_> = after
             .eager()
-            .filter(|new| before.eager().all(|old| !Arc::ptr_eq(old, new)))
+            .filter(|new| eager_before.iter().all(|old| !Arc::ptr_eq(old, new)))
             .cloned()
             .collect();
         *self.0.state.write() = Arc::new(after);
@@ -405,15 +406,15 @@ impl Gateway {
         let state = self.state();
         let row = |server: &Arc<Server>| {
             let definition = &server.definition;
-            let file = definition.file.as_ref();
+            let written = server.written();
             let denied = state.denial(server.name());
             Row {
                 name: server.name().to_string(),
-                from: file.map_or_else(
-                    || definition.origin.to_owned(),
+                start: written.start(),
+                from: written.file.map_or_else(
+                    || written.origin.to_owned(),
                     |file| file.display().to_string(),
                 ),
-                start: if definition.eager { "eager" } else { "lazy" },
                 tools: server.seen().map(|seen| seen.tools.len()),
                 startup_skip_reason: match &definition.withheld {
                     _ if denied.is_some() => Some("policy_denied"),
@@ -483,7 +484,10 @@ impl State {
                     && old.edit_waits == definition.edit_waits
             });
             let server = match same {
-                Some(old) => old.clone(),
+                Some(old) => {
+                    old.rewrite(&definition);
+                    old.clone()
+                }
                 None => Server::new(definition, common.clone()),
             };
             (server.name().clone(), server)
@@ -512,7 +516,7 @@ impl State {
     /// Servers that are started before anybody needs them.
     fn eager(&self) -> impl Iterator<Item = &Arc<Server>> {
         let servers = self.servers.values();
-        servers.filter(|server| server.definition.eager && self.denial(server.name()).is_none())
+        servers.filter(|server| server.written().eager && self.denial(server.name()).is_none())
     }
 
     fn most_tools(&self) -> usize {

@@ -4,6 +4,7 @@
 //! server has its own locks; one that hangs holds up nobody who asks another.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -120,9 +121,35 @@ impl Drop for Listening {
     }
 }
 
+/// Where a server is written, which may change while it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Written {
+    /// Whether it is started with the gateway.
+    pub(crate) eager: bool,
+    /// Who says so.
+    pub(crate) origin: &'static str,
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Written {
+    fn of(definition: &Definition) -> Self {
+        Self {
+            eager: definition.eager,
+            origin: definition.origin,
+            file: definition.file.clone(),
+        }
+    }
+
+    /// When it is started.
+    pub(crate) fn start(&self) -> &'static str {
+        if self.eager { "eager" } else { "lazy" }
+    }
+}
+
 /// One server behind the door.
 pub(crate) struct Server {
     pub(crate) definition: Definition,
+    written: RwLock<Written>,
     common: Arc<Common>,
     seen: RwLock<Option<Arc<Seen>>>,
     instances: Mutex<HashMap<Whose, Arc<Instance>>>,
@@ -196,6 +223,7 @@ impl Drop for InUse {
 impl Server {
     pub(crate) fn new(definition: Definition, common: Arc<Common>) -> Arc<Self> {
         Arc::new(Self {
+            written: RwLock::new(Written::of(&definition)),
             definition,
             common,
             seen: RwLock::default(),
@@ -210,6 +238,16 @@ impl Server {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.definition.name
+    }
+
+    /// Where it is written now.
+    pub(crate) fn written(&self) -> Written {
+        self.written.read().clone()
+    }
+
+    /// It is written elsewhere, or to be started otherwise; what it is has not changed.
+    pub(crate) fn rewrite(&self, definition: &Definition) {
+        *self.written.write() = Written::of(definition);
     }
 
     /// What it was last seen to offer.

@@ -217,19 +217,12 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
             let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());
             let about = seen.as_ref().map(|seen| &seen.about);
+            let written = server.written();
             Detail {
-                startup_policy: if server.definition.eager {
-                    "eager"
-                } else {
-                    "lazy"
-                },
-                startup_source: server.definition.origin,
+                startup_policy: written.start(),
+                startup_source: written.origin,
                 startup_skip_reason: (!missing.is_empty()).then_some("missing_auth"),
-                source_path: server
-                    .definition
-                    .file
-                    .as_ref()
-                    .map(|file| file.display().to_string()),
+                source_path: written.file.as_ref().map(|file| file.display().to_string()),
                 sharing: server.definition.sharing.name(),
                 running: server.running(),
                 server_info: about.map(|about| about.server.clone()),
