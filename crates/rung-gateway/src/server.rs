@@ -362,12 +362,20 @@ impl Server {
     }
 
     /// Starts one for nobody in particular, to see what it offers; unless somebody does already, or did in vain a moment ago.
+    /// It stays where it is everybody's; elsewhere it would be nobody's.
     pub(crate) async fn be_seen(self: &Arc<Self>) {
         const AGAIN_MS: u64 = 30_000;
         let failed = self.trouble.lock().as_ref().map(|trouble| trouble.at_ms);
         let lately = failed.is_some_and(|at_ms| at_ms + AGAIN_MS > crate::now_ms());
         if !lately && !self.awaited.swap(true, Ordering::AcqRel) {
-            let _what_went_wrong_is_noted = self.open_to_look().await;
+            // What goes wrong is noted.
+            if let Ok(instance) = self.open_to_look().await
+                && !self.is_shared()
+            {
+                let _as_good_as_it_gets = self.look(&instance).await;
+                drop(instance);
+                self.close_one(&Whose::Everybody).await;
+            }
             self.awaited.store(false, Ordering::Release);
         }
     }
@@ -597,8 +605,12 @@ impl Server {
             &call.permit,
             call.peer.conversation(),
         );
-        let instance = self.instances.lock().remove(&whose);
         self.trouble.lock().take();
+        self.close_one(&whose).await;
+    }
+
+    async fn close_one(&self, whose: &Whose) {
+        let instance = self.instances.lock().remove(whose);
         if let Some(instance) = instance {
             instance.close().await;
         }

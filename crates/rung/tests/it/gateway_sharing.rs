@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Session, Street, error, pending, text};
+use crate::gateway::{Session, Street, error, pending, text, until};
 use crate::http::{Server, legacy};
 
 fn count(session: &Session<'_>) -> Value {
@@ -52,6 +52,36 @@ fn a_server_of_ones_own_is_stopped_for_oneself_alone() {
     let stopped = alice.call("gateway.restart_server", &json!({"server_name": "house"}));
     assert_eq!(stopped["structuredContent"]["ok"], true, "{stopped}");
     assert_eq!((count(&alice), count(&bob)), (json!(1), json!(3)));
+}
+
+/// One that was started to be looked at is nobody's: it does not stay beside one's own.
+#[test]
+fn a_server_that_is_not_shared_runs_for_those_who_use_it_alone() {
+    let street = Street::new();
+    let mut house = street.house("house");
+    house["sharing"] = "session".into();
+    street.configure(&json!({"house": house}));
+    let mut client = street.client(&[]);
+    until("it was looked at", || {
+        let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
+        (found["structuredContent"]["total"] != 0).then_some(())
+    });
+    let mut running = || {
+        let health = client.call("gateway.health", &json!({"server": "house"}));
+        health["structuredContent"]["servers"][0]["running"].clone()
+    };
+    until("that one is stopped", || (running() == 0).then_some(()));
+    client.invoke("house::count", &json!({}));
+    let health = client.call("gateway.health", &json!({"server": "house"}));
+    assert_eq!(health["structuredContent"]["servers"][0]["running"], 1);
+    let stopped = client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "house"}),
+    );
+    assert_eq!(
+        stopped["structuredContent"]["new_status"], "lazy",
+        "{stopped}"
+    );
 }
 
 #[test]
