@@ -26,6 +26,7 @@ use crate::seen::Known;
 use crate::server::{Common, Server};
 use crate::sight::Rules;
 use crate::tasks::Tasks;
+use crate::tools::is_for_operators;
 
 /// How the gateway behaves.
 #[derive(Debug, Clone, Copy)]
@@ -434,11 +435,14 @@ impl Gateway {
         }
     }
 
-    /// Whether a tool or a server is there at all, where it is not.
-    pub fn how(&self, id: &str) -> Option<String> {
-        let (server, tool) = match id.split_once("::") {
-            Some((server, tool)) => (server, Some(tool)),
-            None => (id, None),
+    /// Whether something is there at all, where it is not.
+    pub fn how(&self, thing: Thing<'_>) -> Option<String> {
+        let server = match thing {
+            Thing::GatewayTool(_) => return None,
+            Thing::Server(server)
+            | Thing::Tool { server, .. }
+            | Thing::Resource { server, .. }
+            | Thing::Prompt { server, .. } => server,
         };
         let state = self.state();
         let Some(server) = state.servers.get(server) else {
@@ -447,10 +451,10 @@ impl Gateway {
         if server.definition.withheld.is_some() {
             return Some(server.how());
         }
-        let seen = server.seen();
-        match (tool, seen) {
-            (Some(_), None) => Some("its server has not been seen yet".to_owned()),
-            (Some(tool), Some(seen)) if seen.tool(tool).is_none() => {
+        match (thing, server.seen()) {
+            (Thing::Server(_), _) => None,
+            (_, None) => Some("its server has not been seen yet".to_owned()),
+            (Thing::Tool { tool, .. }, Some(seen)) if seen.tool(tool).is_none() => {
                 Some("its server was not seen to have it".to_owned())
             }
             _ => None,
@@ -461,7 +465,25 @@ impl Gateway {
     pub fn why(&self, permit: &Permit, thing: Thing<'_>) -> (bool, String) {
         let state = self.state();
         let decision = state.rules.decide(permit, thing);
-        (decision.is_allowed(), decision.to_string())
+        let hidden = match thing {
+            _ if !decision.is_allowed() => None,
+            Thing::GatewayTool(name) => {
+                let kept_from = is_for_operators(name) && !state.rules.may_operate(permit);
+                kept_from.then(|| {
+                    "denied: such callers do not start and stop what others use".to_owned()
+                })
+            }
+            Thing::Tool { server, tool } => state.crowded_out(server, tool).map(|most| {
+                format!(
+                    "denied: limits.max_tools_per_server lets {most} of its server's tools through, and it is not among them"
+                )
+            }),
+            _ => None,
+        };
+        match hidden {
+            Some(why) => (false, why),
+            None => (decision.is_allowed(), decision.to_string()),
+        }
     }
 }
 
@@ -528,6 +550,14 @@ impl State {
 
     /// The tool of that name, where its server was seen to have it and may have as many.
     pub(crate) fn tool_of(&self, server: &Server, name: &str) -> Option<Arc<Known>> {
+    /// How many tools its server may have, where it has this one and more than that before it.
+    fn crowded_out(&self, server: &str, tool: &str) -> Option<usize> {
+        let server = self.servers.get(server)?;
+        server.seen()?.tool(tool)?;
+        let hidden = self.tool_of(server, tool).is_none();
+        hidden.then(|| self.most_tools())
+    }
+
         let seen = server.seen()?;
         let mut tools = seen.tools.iter().take(self.most_tools());
         tools.find(|known| *known.tool.name == *name).cloned()

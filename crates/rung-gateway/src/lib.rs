@@ -37,7 +37,7 @@ pub use prompts::Prompts;
 pub use resources::Resources;
 pub use seen::Risk;
 pub use sight::{Decision, OpenTo, Rules};
-pub use tools::Tools;
+pub use tools::{Tools, names};
 
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {

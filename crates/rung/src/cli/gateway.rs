@@ -84,6 +84,24 @@ pub(crate) struct GatewayServeArgs {
     /// How tools are named: dotted, or plain for clients that refuse dots.
     #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
     pub(crate) tool_names: ToolNames,
+    /// Tells everything on stderr.
+    #[arg(long, conflicts_with = "log_level")]
+    pub(crate) debug: bool,
+    /// Tells errors alone.
+    #[arg(short, long, conflicts_with_all = ["log_level", "debug"])]
+    pub(crate) quiet: bool,
+    /// How it is told.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
+    /// Servers that are started at once, where several are: 8. PMCP_MAX_SPAWNS says so, too.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_concurrent_spawns: Option<usize>,
+    /// Seconds that any call may take; without it, as the call says. PMCP_REQUEST_TIMEOUT says so, too.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) request_timeout: Option<u64>,
+    /// Taken and not used: several of these need no lock.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) lock_dir: Option<PathBuf>,
 }
 
 /// How the gateway is spoken to.
@@ -135,3 +153,9 @@ pub(crate) enum GatewayCommand {
         json: bool,
     },
 }
+        /// It is a resource, as server::uri.
+        #[arg(long)]
+        resource: bool,
+        /// It is a prompt, as server::name.
+        #[arg(long, conflicts_with = "resource")]
+        prompt: bool,

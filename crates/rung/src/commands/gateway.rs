@@ -46,7 +46,12 @@ pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
             tool,
             token,
             json,
-        }) => why(&files, &tool, token.as_deref(), json, &settings),
+            resource,
+            prompt,
+        }) => {
+            let thing = thing(&tool, resource, prompt)?;
+            why(&files, &tool, thing, token.as_deref(), json, &settings)
+        }
     }
 }
 
@@ -316,12 +321,8 @@ fn why(
             admit(&stand_in, [&record], now_ms())?
         }
     };
-    let thing = match tool.split_once("::") {
-        Some((server, tool)) => Thing::Tool { server, tool },
-        None => Thing::Server(tool),
-    };
     let (allowed, reason) = gateway.why(&permit, thing);
-    let state = gateway.how(tool);
+    let state = gateway.how(thing);
     if as_json {
         println!(
             "{:#}",
@@ -335,3 +336,20 @@ fn why(
     }
     Ok(())
 }
+/// What an id means.
+fn thing(id: &str, resource: bool, prompt: bool) -> std::result::Result<Thing<'_>, Fault> {
+    match id.split_once("::") {
+        Some((server, uri)) if resource => Ok(Thing::Resource { server, uri }),
+        Some((server, name)) if prompt => Ok(Thing::Prompt { server, name }),
+        Some((server, tool)) => Ok(Thing::Tool { server, tool }),
+        None if resource || prompt => {
+            let why = format!("{id:?} names no server");
+            let hint = "write server::uri for a resource, server::name for a prompt";
+            Err(Fault::new(Code::InvalidArguments, why).with_hint(hint))
+        }
+        None if rung_gateway::names().any(|own| own == id) => Ok(Thing::GatewayTool(id)),
+        None => Ok(Thing::Server(id)),
+    }
+}
+
+    thing: Thing<'_>,

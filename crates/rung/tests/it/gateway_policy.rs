@@ -179,6 +179,55 @@ fn why_something_is_there_or_not_is_told_to_the_operator() {
     assert_eq!(told["allowed"], false, "{told}");
 }
 
+/// What is hidden by any rule is not told to be allowed.
+#[test]
+fn why_is_told_of_whatever_a_policy_hides() {
+    let street = Street::with_a_house();
+    let policy = "\
+gateway_tools: {denylist: [gateway.refresh]}
+resources: {denylist: ['house::house:n*']}
+prompts: {denylist: ['house::g*']}
+limits: {max_tools_per_server: 1}
+";
+    let policy = street.sandbox.write("policy.yaml", policy);
+    let flags = ["--policy", policy.to_str().unwrap()];
+    let mut client = street.client(&flags);
+    connect(&mut client, "house");
+    let shown = found(&mut client, "");
+    let [shown] = shown.as_slice() else {
+        panic!("{shown:?}")
+    };
+    let hidden = ["house::count", "house::say"];
+    let hidden = hidden.into_iter().find(|id| id != shown).unwrap();
+    let reader = street.sandbox.ok(&["token", "new", "reader"]);
+    assert!(!reader.is_empty());
+    let config = street.file();
+    let config = ["--config", config.to_str().unwrap(), "--json"];
+    let why = |asked: &[&str]| {
+        let all = [&["gateway", "why"][..], asked, &flags, &config].concat();
+        let told: Value = serde_json::from_str(&street.sandbox.ok(&all)).unwrap();
+        (
+            told["allowed"].as_bool().unwrap(),
+            told["why"].as_str().unwrap().to_owned(),
+        )
+    };
+    for (asked, allowed, reason) in [
+        (&["gateway.refresh"][..], false, "gateway_tools.denylist"),
+        (&["gateway.invoke"], true, ""),
+        (&["gateway.invoke", "--token", "reader"], false, ""),
+        (&[hidden], false, "max_tools_per_server"),
+        (&[shown], true, ""),
+        (&["house::house:note", "--resource"], false, "resources"),
+        (&["house::house:room/1", "--resource"], true, ""),
+        (&["house::greet", "--prompt"], false, "prompts.denylist"),
+        (&["house"], true, ""),
+    ] {
+        let told = why(asked);
+        assert_eq!(told.0, allowed, "{asked:?}: {}", told.1);
+        assert!(told.1.contains(reason), "{asked:?}: {}", told.1);
+    }
+}
+
 #[test]
 fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
     let street = Street::with_a_house();
