@@ -4,6 +4,7 @@
 use data_encoding::HEXLOWER;
 use rung_fault::Fault;
 use rung_kv::Records;
+use rung_mcp::connect::Target;
 use sha2::{Digest as _, Sha256};
 
 use crate::definition::Definition;
@@ -54,6 +55,13 @@ impl Catalogue {
 }
 
 fn key(definition: &Definition) -> String {
-    let digest = HEXLOWER.encode(&Sha256::digest(&definition.shown));
+    let mut digest = Sha256::new_with_prefix(&definition.shown);
+    if let Target::Command(command) = &definition.target
+        && let Some(dir) = &command.dir
+    {
+        digest.update([0]);
+        digest.update(dir.as_os_str().as_encoded_bytes());
+    }
+    let digest = HEXLOWER.encode(&digest.finalize());
     format!("{}\u{0}{}", definition.name, &digest[..32])
 }

@@ -166,6 +166,15 @@ impl Configure for Setup {
         let policy = self.policy.get();
         Ok(Configuration {
             skipped: loaded.skipped.iter().map(skip).collect(),
+        let is_listed = |wait: &config::Waiting| {
+            let mut specs = loaded.specs.iter();
+            specs.any(|spec| *spec.name == *wait.name && spec.file == wait.file)
+        };
+        let waiting = loaded.waiting.iter().filter(|wait| !is_listed(wait));
+        problems.extend(waiting.map(|wait| {
+            let (name, file) = (&wait.name, wait.file.display());
+            format!("{name} in {file} waits for approval (rung gateway trust {name}); until then another server has its name")
+        }));
             problems,
             rules: Rules {
                 redactor: Redactor::new(policy.patterns(), secrets),

@@ -313,3 +313,63 @@ fn values_of_the_project_do_not_say_what_the_users_servers_are() {
         (counted["isError"] != true).then_some(())
     });
 }
+
+/// The user's own goes on, and that the project has another waits, where it is seen.
+#[test]
+fn a_projects_server_of_the_same_name_is_told_to_wait() {
+    let street = Street::new();
+    write(
+        &street,
+        ".mcp.json",
+        &json!({"house": house(&street, "user")}),
+    );
+    write(
+        &street,
+        "project/.mcp.json",
+        &json!({"house": house(&street, "project")}),
+    );
+    let told = street.sandbox.run(&["gateway", "status"]);
+    assert!(
+        told.stderr.contains("project/.mcp.json") && told.stderr.contains("trust house"),
+        "{told:?}"
+    );
+    let mut client = client(&street, &[]);
+    assert_eq!(variable(&mut client, "WORD"), "user");
+    let health = client.call("gateway.health", &json!({}));
+    let problems = health["structuredContent"]["problems"].to_string();
+    assert!(problems.contains("waits for approval"), "{health}");
+    street.sandbox.ok(&["gateway", "trust", "house"]);
+    until("the approval is taken up", || {
+        (variable(&mut client, "WORD") == "project").then_some(())
+    });
+}
+
+/// What is written alike in two projects is not the same.
+#[test]
+fn what_one_project_was_seen_to_have_is_not_told_of_another() {
+    let street = Street::new();
+    for project in ["a", "b"] {
+        let file = json!({"mcpServers": {"local": {"command": "/bin/sh", "args": ["run.sh"]}}});
+        let place = |name: &str| format!("{project}/{name}");
+        street.sandbox.write(&place(".mcp.json"), file.to_string());
+        let house = crate::gateway::mischief();
+        let script = format!("exec {} house\n", house.display());
+        street.sandbox.write(&place("run.sh"), script);
+    }
+    let at = |project: &str, flags: &[&str]| {
+        let mut command = command(&street, flags);
+        command
+            .arg("--trust-project")
+            .current_dir(street.sandbox.home().join(project));
+        command
+    };
+    let tools = |project: &str| {
+        let ran = crate::sandbox::run(&mut at(project, &["status", "--json"]));
+        let told: Value = serde_json::from_str(&ran.stdout).unwrap();
+        told["servers"][0]["tools"].clone()
+    };
+    let mut client = Client::open(Stdio::of(&mut at("a", &[])), &json!({}));
+    client.call("gateway.connect_server", &json!({"server_name": "local"}));
+    assert!(tools("a").is_u64());
+    assert_eq!(tools("b"), Value::Null);
+}
