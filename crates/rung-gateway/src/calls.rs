@@ -27,7 +27,9 @@ impl Owner {
 
     fn new(permit: &Permit, conversation: Option<Conversation>) -> Self {
         match conversation {
-            Some(conversation) if permit.is_nameless() => Self::Conversation(conversation.downgrade()),
+            Some(conversation) if permit.is_nameless() => {
+                Self::Conversation(conversation.downgrade())
+            }
             _ => {
                 let (caller, grant) = (permit.caller().as_str(), permit.grant().as_str());
                 Self::Client(caller.to_owned(), grant.to_owned())

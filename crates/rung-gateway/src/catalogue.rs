@@ -54,6 +54,7 @@ impl Catalogue {
     }
 }
 
+/// What is written alike means something else in another folder.
 fn key(definition: &Definition) -> String {
     let mut digest = Sha256::new_with_prefix(&definition.shown);
     if let Target::Command(command) = &definition.target

@@ -37,6 +37,8 @@ pub struct Options {
     pub idle: Duration,
     /// Servers that are started at once, where several are.
     pub starts: usize,
+    /// How long a call may take, whatever its caller says.
+    pub longest: Option<Duration>,
     /// How many tokens a text has.
     pub count_tokens: fn(&str) -> usize,
     /// How servers are shown.
@@ -240,10 +242,10 @@ impl Gateway {
         let _one_at_a_time = self.0.reloading.lock().await;
         let configuration = self.0.configure.load()?;
         let before = self.state();
+        let eager_before: Vec<_> = before.eager().cloned().collect();
         let after = State::of(configuration, &self.0.common, Some(&before));
         let gone: Vec<_> = before
             .servers
-        let eager_before: Vec<_> = before.eager().cloned().collect();
             .values()
             .filter(|old| {
                 let new = after.servers.get(old.name());
@@ -548,8 +550,6 @@ impl State {
         })
     }
 
-    /// The tool of that name, where its server was seen to have it and may have as many.
-    pub(crate) fn tool_of(&self, server: &Server, name: &str) -> Option<Arc<Known>> {
     /// How many tools its server may have, where it has this one and more than that before it.
     fn crowded_out(&self, server: &str, tool: &str) -> Option<usize> {
         let server = self.servers.get(server)?;
@@ -558,6 +558,8 @@ impl State {
         hidden.then(|| self.most_tools())
     }
 
+    /// The tool of that name, where its server was seen to have it and may have as many.
+    pub(crate) fn tool_of(&self, server: &Server, name: &str) -> Option<Arc<Known>> {
         let seen = server.seen()?;
         let mut tools = seen.tools.iter().take(self.most_tools());
         tools.find(|known| *known.tool.name == *name).cloned()

@@ -165,16 +165,18 @@ impl Gateway {
         order: &Order<'_>,
     ) -> Result<(String, Outcome), Fault> {
         let (server, name) = self.tool_place(call, order.id)?;
+        let longest = self.0.options.longest.unwrap_or(order.timeout);
+        let timeout = order.timeout.min(longest);
         let work = Work {
             server: server.name(),
             tool_id: format!("{}::{name}", server.name()),
-            timeout: order.timeout,
+            timeout,
             task_id: None,
         };
         let running = self.0.calls.begin(call, work);
         let begun = running.begun.clone();
-        let until = Instant::now() + order.timeout;
-        let late = |_| server.not_ready(order.timeout);
+        let until = Instant::now() + timeout;
+        let late = |_| server.not_ready(timeout);
         let working = async {
             let known = self.tool_of(call, &server, &name);
             let mut tool = timeout_at(until, known).await.map_err(late)??;
@@ -215,7 +217,7 @@ impl Gateway {
         let mut again = true;
         loop {
             let open = timeout_at(called.until, called.server.open(call)).await;
-            let late = |_| called.server.not_ready(called.order.timeout);
+            let late = |_| called.server.not_ready(begun.timeout);
             let instance = open.map_err(late)??;
             match self.send(call, called, begun, instance).await {
                 Err(Error::Unavailable { .. }) if again => {}

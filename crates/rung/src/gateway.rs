@@ -28,18 +28,40 @@ its tool_id, server::tool). Servers start by themselves.\n";
 /// Servers that are started at once, where several are.
 const STARTS: usize = 8;
 
+/// How a gateway behaves, beside what the settings say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    /// Who reaches other servers over HTTP.
+    pub(crate) open_to: OpenTo,
+    /// Servers that are started at once, where several are.
+    pub(crate) starts: usize,
+    /// How long any call may take.
+    pub(crate) longest: Option<Duration>,
+}
+
+impl Manner {
+    /// The usual one.
+    pub(crate) fn usual(settings: &Settings) -> Self {
+        Self {
+            open_to: settings.gateway_open_to(),
+            starts: STARTS,
+            longest: None,
+        }
+    }
+}
+
 /// The gateway to the servers that are named here.
 pub(crate) fn gateway(
     files: &GatewayFiles,
     settings: &Settings,
     results: &Results,
 ) -> Result<Gateway, Fault> {
-    gateway_open_to(settings.gateway_open_to(), files, settings, results)
+    gateway_that(Manner::usual(settings), files, settings, results)
 }
 
-/// The same, for these callers over HTTP.
-pub(crate) fn gateway_open_to(
-    open_to: OpenTo,
+/// The same, one that behaves like this.
+pub(crate) fn gateway_that(
+    manner: Manner,
     files: &GatewayFiles,
     settings: &Settings,
     results: &Results,
@@ -50,7 +72,7 @@ pub(crate) fn gateway_open_to(
         own: own(settings)?,
         approvals: approvals(settings)?,
         trust_project: files.trust_project,
-        open_to,
+        open_to: manner.open_to,
         watch: Mutex::default(),
         last: Mutex::default(),
         refused: Mutex::default(),
@@ -59,7 +81,8 @@ pub(crate) fn gateway_open_to(
     let options = Options {
         opening: settings.gateway_start(),
         idle: settings.gateway_idle(),
-        starts: STARTS,
+        starts: manner.starts,
+        longest: manner.longest,
         count_tokens: |text| bpe_openai::o200k_base().count(text),
         surface: files.surface.into(),
     };
@@ -143,6 +166,15 @@ impl Configure for Setup {
                 named.name
             )
         }));
+        let is_listed = |wait: &config::Waiting| {
+            let mut specs = loaded.specs.iter();
+            specs.any(|spec| *spec.name == *wait.name && spec.file == wait.file)
+        };
+        let waiting = loaded.waiting.iter().filter(|wait| !is_listed(wait));
+        problems.extend(waiting.map(|wait| {
+            let (name, file) = (&wait.name, wait.file.display());
+            format!("{name} in {file} waits for approval (rung gateway trust {name}); until then another server has its name")
+        }));
         let mut definitions = self.own.clone();
         // What stood in a file that cannot be read any more goes on as it was.
         let mut last = self.last.lock();
@@ -166,15 +198,6 @@ impl Configure for Setup {
         let policy = self.policy.get();
         Ok(Configuration {
             skipped: loaded.skipped.iter().map(skip).collect(),
-        let is_listed = |wait: &config::Waiting| {
-            let mut specs = loaded.specs.iter();
-            specs.any(|spec| *spec.name == *wait.name && spec.file == wait.file)
-        };
-        let waiting = loaded.waiting.iter().filter(|wait| !is_listed(wait));
-        problems.extend(waiting.map(|wait| {
-            let (name, file) = (&wait.name, wait.file.display());
-            format!("{name} in {file} waits for approval (rung gateway trust {name}); until then another server has its name")
-        }));
             problems,
             rules: Rules {
                 redactor: Redactor::new(policy.patterns(), secrets),

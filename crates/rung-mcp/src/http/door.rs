@@ -88,14 +88,14 @@ impl Turned {
                 "api_error",
                 "misdirected_request",
                 "this Host is not served here",
-                "`rung serve --allow-host NAME` lets it in",
+                "`--allow-host NAME` at the start lets it in",
             ),
             Self::Origin => (
                 StatusCode::FORBIDDEN,
                 "permission_error",
                 "permission_error",
                 "pages from this Origin are not served here",
-                "`rung serve --allow-origin URL` lets them in",
+                "`--allow-origin URL` at the start lets them in",
             ),
         };
         let body = json!({"error": {"type": kind, "code": code, "message": message, "hint": hint}});

@@ -69,6 +69,8 @@ pub struct Config {
     pub registry: Registry,
     /// Requests that one caller may make in a minute; 0 for any number.
     pub rate: u32,
+    /// Whether what is counted is told to whoever asks.
+    pub watched_by_anybody: bool,
 }
 
 impl Config {
@@ -81,6 +83,7 @@ impl Config {
             protocol: true,
             registry: Registry::default(),
             rate: 0,
+            watched_by_anybody: false,
         }
     }
 }
@@ -96,6 +99,7 @@ pub(crate) struct App {
     registry: Registry,
     protocol: bool,
     rate: Option<rate::Rate>,
+    watched_by_anybody: bool,
 }
 
 impl App {
@@ -121,6 +125,7 @@ pub async fn serve(
         registry: config.registry,
         protocol: config.protocol,
         rate: rate::Rate::new(config.rate),
+        watched_by_anybody: config.watched_by_anybody,
     });
     let router = router(app.clone()).merge(config.beside);
     let tracker = TaskTracker::new();
@@ -361,6 +366,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
 
 async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
     let denied = match app.door.admit(request.headers()).await {
+        _ if app.watched_by_anybody => None,
         Ok(permit) if app.door.may_watch(&permit) => None,
         Ok(_) => Some(Denied::NotHere),
         Err(denied) => Some(denied),

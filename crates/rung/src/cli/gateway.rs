@@ -75,15 +75,15 @@ pub(crate) struct GatewayServeArgs {
     /// Requests that one caller may make in a minute; 0 for any number. PMCP_RATE_LIMIT says so, too.
     #[arg(long, value_name = "N")]
     pub(crate) rate_limit: Option<u32>,
-    /// A further place whose pages may call, with its scheme.
-    #[arg(long = "allowed-origin", value_name = "URL")]
+    /// A further place whose pages may call, with its scheme. PMCP_ALLOWED_ORIGINS has some, too, with commas between.
+    #[arg(long, alias = "allow-origin", value_name = "URL")]
     pub(crate) allowed_origin: Vec<String>,
-    /// How much it tells on stderr.
+    /// A further name by which it may be called, as behind a proxy that keeps it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// How much it tells on stderr. PMCP_LOG_LEVEL says so, too.
     #[arg(short, long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
-    /// How tools are named: dotted, or plain for clients that refuse dots.
-    #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
-    pub(crate) tool_names: ToolNames,
     /// Tells everything on stderr.
     #[arg(long, conflicts_with = "log_level")]
     pub(crate) debug: bool,
@@ -102,6 +102,18 @@ pub(crate) struct GatewayServeArgs {
     /// Taken and not used: several of these need no lock.
     #[arg(long, value_name = "DIR")]
     pub(crate) lock_dir: Option<PathBuf>,
+    /// How tools are named: dotted, or plain for clients that refuse dots.
+    #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
+    pub(crate) tool_names: ToolNames,
+}
+
+/// How it is told what happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// An object a line.
+    Json,
 }
 
 /// How the gateway is spoken to.
@@ -143,8 +155,14 @@ pub(crate) enum GatewayCommand {
     Why {
         #[command(flatten)]
         files: GatewayFiles,
-        /// The tool, as server::tool; or a server.
+        /// The tool, as server::tool; or a server, or a tool of the gateway itself.
         tool: String,
+        /// It is a resource, as server::uri.
+        #[arg(long)]
+        resource: bool,
+        /// It is a prompt, as server::name.
+        #[arg(long, conflicts_with = "resource")]
+        prompt: bool,
         /// As the bearer of this token would see it.
         #[arg(long, value_name = "NAME")]
         token: Option<String>,
@@ -153,9 +171,3 @@ pub(crate) enum GatewayCommand {
         json: bool,
     },
 }
-        /// It is a resource, as server::uri.
-        #[arg(long)]
-        resource: bool,
-        /// It is a prompt, as server::name.
-        #[arg(long, conflicts_with = "resource")]
-        prompt: bool,

@@ -21,7 +21,9 @@ pub(crate) use db::{
     DbArgs, DbCommand, DbForm, DbFormat, DbImportArgs, DbPullArgs, DbQueryArgs, DbSchemaArgs,
     DbTransactArgs,
 };
-pub(crate) use gateway::{GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, Transport};
+pub(crate) use gateway::{
+    GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, LogFormat, Transport,
+};
 pub(crate) use pdpp::{
     AdapterArgs, ConnectionsCommand, DemoArgs, GrantCommand, IngestArgs, OwnCommand, PdppCommand,
     TheirsCommand,
@@ -134,7 +136,7 @@ pub(crate) enum Command {
     /// A database of facts in a folder: ask it, change it, take it in and out.
     Db(DbArgs),
     /// Other MCP servers behind one door. Without a command: serves them, and nothing else.
-    #[command(args_conflicts_with_subcommands = true)]
+    #[command(args_conflicts_with_subcommands = true, version)]
     Gateway(GatewayArgs),
     /// Makes up one person's data, serves it, and shows how an agent comes to it.
     Demo(DemoArgs),

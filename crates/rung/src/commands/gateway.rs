@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
 use rung_fault::{Code, Fault};
@@ -16,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::cli::{GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, Transport};
 use crate::exit::Result;
-use crate::gateway::{approvals, gateway, gateway_open_to, places};
+use crate::gateway::{Manner, approvals, gateway, gateway_that, places};
 use crate::offer::{now_ms, offer};
 use crate::results::Results;
 use crate::settings::Settings;
@@ -44,10 +46,10 @@ pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
         Some(GatewayCommand::Why {
             files,
             tool,
-            token,
-            json,
             resource,
             prompt,
+            token,
+            json,
         }) => {
             let thing = thing(&tool, resource, prompt)?;
             why(&files, &tool, thing, token.as_deref(), json, &settings)
@@ -56,12 +58,15 @@ pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
 }
 
 fn serve(args: &GatewayServeArgs, settings: Settings) -> Result {
-    super::log_at(args.log_level.as_deref().unwrap_or(settings.log()));
-    // As the program whose place this takes has it, what is exported counts before what is said.
-    let transport = match std::env::var("PMCP_TRANSPORT").as_deref() {
-        Ok("http") => Transport::Http,
-        Ok("stdio") => Transport::Stdio,
-        _ => args.transport.unwrap_or(Transport::Stdio),
+    super::log_as(&log_level(args, &settings), args.log_format);
+    let transport = match exported_word("PMCP_TRANSPORT").as_deref() {
+        Some("http") => Transport::Http,
+        Some("stdio") => Transport::Stdio,
+        Some(other) => {
+            let why = format!("PMCP_TRANSPORT: {other:?} is neither stdio nor http");
+            return Err(Fault::new(Code::InvalidSetting, why).into());
+        }
+        None => args.transport.unwrap_or(Transport::Stdio),
     };
     match transport {
         Transport::Stdio => over_stdio(args, settings),
@@ -69,9 +74,50 @@ fn serve(args: &GatewayServeArgs, settings: Settings) -> Result {
     }
 }
 
+/// What is exported. As the program whose place this takes has it, it counts before what is said.
+fn exported_word(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok();
+    value.filter(|value| !value.is_empty())
+}
+
+fn exported_number<T: FromStr>(name: &str) -> std::result::Result<Option<T>, Fault> {
+    let Some(value) = exported_word(name) else {
+        return Ok(None);
+    };
+    let wrong = |_| {
+        let why = format!("{name}: {value:?} is not a number that it can be");
+        Fault::new(Code::InvalidSetting, why)
+    };
+    value.trim().parse().map(Some).map_err(wrong)
+}
+
+fn log_level(args: &GatewayServeArgs, settings: &Settings) -> String {
+    let said = match (args.debug, args.quiet) {
+        (true, _) => Some("debug".to_owned()),
+        (_, true) => Some("error".to_owned()),
+        _ => args.log_level.clone(),
+    };
+    let level = exported_word("PMCP_LOG_LEVEL").or(said);
+    level.unwrap_or_else(|| settings.log().to_owned())
+}
+
+/// How the gateway behaves by what is exported and said.
+fn manner(args: &GatewayServeArgs, settings: &Settings) -> std::result::Result<Manner, Fault> {
+    let usual = Manner::usual(settings);
+    let starts = exported_number("PMCP_MAX_SPAWNS")?.or(args.max_concurrent_spawns);
+    let longest = exported_number("PMCP_REQUEST_TIMEOUT")?.or(args.request_timeout);
+    Ok(Manner {
+        starts: starts.unwrap_or(usual.starts),
+        longest: longest
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs),
+        ..usual
+    })
+}
+
 fn over_stdio(args: &GatewayServeArgs, settings: Settings) -> Result {
     let results = Results::open(&settings)?;
-    let others = gateway(&args.files, &settings, &results)?;
+    let others = gateway_that(manner(args, &settings)?, &args.files, &settings, &results)?;
     let (names, surface) = (args.tool_names.into(), args.files.surface.into());
     let digest = others.digest(&format!("{args:?} {settings:?}"));
     let meeting = Meeting::at(&settings.home()?, &digest);
@@ -99,14 +145,16 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
         }
     };
     // As the program whose place this takes has it. No page gets here, whose Host and Origin are looked at.
-    let open_to = if open == Open::WhileNoToken && !settings.says_gateway_open_to() {
-        OpenTo::Anybody
-    } else {
-        settings.gateway_open_to()
-    };
-    let others = gateway_open_to(open_to, &args.files, settings, &results)?;
-    let rate = std::env::var("PMCP_RATE_LIMIT").ok();
-    let rate = rate.and_then(|rate| rate.parse().ok()).or(args.rate_limit);
+    let mut manner = manner(args, settings)?;
+    if open == Open::WhileNoToken && !settings.says_gateway_open_to() {
+        manner.open_to = OpenTo::Anybody;
+    }
+    let others = gateway_that(manner, &args.files, settings, &results)?;
+    let rate = exported_number("PMCP_RATE_LIMIT")?.or(args.rate_limit);
+    let origins = exported_word("PMCP_ALLOWED_ORIGINS").unwrap_or_default();
+    let origins = origins.split(',').map(str::trim).map(str::to_owned);
+    let origins = origins.filter(|origin| !origin.is_empty());
+    let origins = origins.chain(args.allowed_origin.clone()).collect();
     let offer = offer(
         settings,
         &results,
@@ -116,8 +164,9 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
         Some((others.clone(), args.files.surface.into())),
     )?;
     let guests = Guests::new(results.tokens(), None, open).or_token(token);
-    let door = Door::new(address, Vec::new(), args.allowed_origin.clone(), guests);
+    let door = Door::new(address, args.allow_host.clone(), origins, guests);
     let mut config = Config::new(door);
+    config.watched_by_anybody = true;
     config.rate = rate.unwrap_or(0);
     rung_memory::give_back();
     let runtime = super::runtime()?;
@@ -129,7 +178,7 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
         })?;
         let address = listener.local_addr().map_err(internal)?;
         if open == Open::WhileNoToken && results.tokens().list()?.is_empty() {
-            eprintln!("{}", without_token(open_to));
+            eprintln!("{}", without_token(manner.open_to));
         }
         eprintln!("listening at http://{address}{}", http::PATH);
         let tended = others.clone();
@@ -157,9 +206,7 @@ fn without_token(open_to: OpenTo) -> &'static str {
 
 fn address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {
     let wrong = |why: String| Fault::new(Code::InvalidSetting, why);
-    let host = std::env::var("PMCP_HOST")
-        .ok()
-        .or_else(|| args.host.clone());
+    let host = exported_word("PMCP_HOST").or_else(|| args.host.clone());
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
     let host = match host.as_str() {
         "localhost" => "127.0.0.1",
@@ -168,13 +215,8 @@ fn address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {
     let host: IpAddr = host
         .parse()
         .map_err(|_| wrong(format!("{host:?} is no address to listen at")))?;
-    let port = match std::env::var("PMCP_PORT") {
-        Ok(port) => port
-            .parse()
-            .map_err(|_| wrong(format!("PMCP_PORT: {port:?} is no port")))?,
-        Err(_) => args.port.unwrap_or(PORT),
-    };
-    Ok(SocketAddr::new(host, port))
+    let port = exported_number("PMCP_PORT")?.or(args.port);
+    Ok(SocketAddr::new(host, port.unwrap_or(PORT)))
 }
 
 /// The token that callers must show, if one was given.
@@ -192,7 +234,12 @@ fn first_line(file: &Path) -> Result<String, Fault> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Fault::new(Code::InvalidSetting, format!("{}: {error}", file.display()))
     })?;
-    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+    let first = text.lines().next().unwrap_or_default().trim();
+    if first.is_empty() {
+        let why = format!("{}: there is no token in its first line", file.display());
+        return Err(Fault::new(Code::InvalidSetting, why));
+    }
+    Ok(first.to_owned())
 }
 
 fn status(
@@ -295,9 +342,26 @@ fn trust(
     Ok(())
 }
 
+/// What an id means.
+fn thing(id: &str, resource: bool, prompt: bool) -> std::result::Result<Thing<'_>, Fault> {
+    match id.split_once("::") {
+        Some((server, uri)) if resource => Ok(Thing::Resource { server, uri }),
+        Some((server, name)) if prompt => Ok(Thing::Prompt { server, name }),
+        Some((server, tool)) => Ok(Thing::Tool { server, tool }),
+        None if resource || prompt => {
+            let why = format!("{id:?} names no server");
+            let hint = "write server::uri for a resource, server::name for a prompt";
+            Err(Fault::new(Code::InvalidArguments, why).with_hint(hint))
+        }
+        None if rung_gateway::names().any(|own| own == id) => Ok(Thing::GatewayTool(id)),
+        None => Ok(Thing::Server(id)),
+    }
+}
+
 fn why(
     files: &GatewayFiles,
     tool: &str,
+    thing: Thing<'_>,
     token: Option<&str>,
     as_json: bool,
     settings: &Settings,
@@ -336,20 +400,3 @@ fn why(
     }
     Ok(())
 }
-/// What an id means.
-fn thing(id: &str, resource: bool, prompt: bool) -> std::result::Result<Thing<'_>, Fault> {
-    match id.split_once("::") {
-        Some((server, uri)) if resource => Ok(Thing::Resource { server, uri }),
-        Some((server, name)) if prompt => Ok(Thing::Prompt { server, name }),
-        Some((server, tool)) => Ok(Thing::Tool { server, tool }),
-        None if resource || prompt => {
-            let why = format!("{id:?} names no server");
-            let hint = "write server::uri for a resource, server::name for a prompt";
-            Err(Fault::new(Code::InvalidArguments, why).with_hint(hint))
-        }
-        None if rung_gateway::names().any(|own| own == id) => Ok(Thing::GatewayTool(id)),
-        None => Ok(Thing::Server(id)),
-    }
-}
-
-    thing: Thing<'_>,

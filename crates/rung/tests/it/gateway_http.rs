@@ -5,7 +5,7 @@ use std::process::{Command, Stdio as Pipe};
 
 use serde_json::json;
 
-use crate::gateway::{Session, Street};
+use crate::gateway::{Session, Street, error};
 use crate::http::{Request, Server, legacy};
 
 const TOKEN: &str = "a-token-that-somebody-exported-0123456789";
@@ -207,4 +207,81 @@ fn who_reaches_the_servers_is_as_it_was_said_and_is_told() {
     assert!(told.contains("anybody on this machine"), "{told}");
     let told = first_said(&mut street.command(&[&at[..], &said].concat()), "token");
     assert!(told.contains("nobody reaches"), "{told}");
+}
+
+/// As in the seed: what is counted is there for whoever watches, whoever that is.
+#[test]
+fn health_and_metrics_need_no_token() {
+    let street = Street::with_a_house();
+    let mut command = street.command(&["--transport", "http", "--port", "0"]);
+    let server = Server::of(command.env("PMCP_AUTH_TOKEN", TOKEN));
+    assert_eq!(server.post(initialize()).status, 401);
+    for path in ["/health", "/metrics"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn a_proxy_may_keep_the_name_that_was_called() {
+    let street = Street::with_a_house();
+    let mut command = street.command(&["--transport", "http", "--port", "0"]);
+    command.args(["--allow-host", "door.example"]).env(
+        "PMCP_ALLOWED_ORIGINS",
+        "https://a.example, https://b.example",
+    );
+    let server = Server::of(&mut command);
+    let by = |name: &str, value: &str| server.post(initialize().with(name, value));
+    assert_eq!(by("Host", "door.example").status, 200);
+    let refused = by("Host", "other.example");
+    assert!(
+        refused.text().contains("`--allow-host"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(by("Origin", "https://b.example").status, 200);
+    let refused = by("Origin", "https://c.example");
+    assert!(
+        refused.text().contains("`--allow-origin"),
+        "{}",
+        refused.text()
+    );
+}
+
+#[test]
+fn what_is_exported_wrongly_is_refused() {
+    let street = Street::with_a_house();
+    let empty = street.sandbox.write("token", "\n");
+    let empty = empty.to_str().unwrap();
+    for (flags, exported) in [
+        (&[][..], ("PMCP_RATE_LIMIT", "abc")),
+        (&[], ("PMCP_MAX_SPAWNS", "many")),
+        (&[], ("PMCP_REQUEST_TIMEOUT", "-1")),
+        (&[], ("PMCP_TRANSPORT", "sse")),
+        (&["--auth-token-file", empty], ("PMCP_PORT", "0")),
+    ] {
+        let mut command = street.command(&["--transport", "http", "--port", "0"]);
+        command.args(flags).env(exported.0, exported.1);
+        let ran = crate::sandbox::run(command.stderr(Pipe::piped()));
+        assert_eq!(ran.status, 64, "{exported:?}: {}", ran.stderr);
+        let named = flags.last().unwrap_or(&exported.0);
+        assert!(ran.stderr.contains(named), "{exported:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn the_flags_of_the_program_whose_place_it_takes_are_taken() {
+    let street = Street::with_a_house();
+    let version = crate::sandbox::run(Command::new(env!("CARGO_BIN_EXE_rung")).arg("--version"));
+    let number = version.stdout.trim().rsplit_once(' ').unwrap().1.to_owned();
+    let mut command = under_the_other_name(&street);
+    let told = crate::sandbox::run(command.arg("--version"));
+    assert!(told.stdout.contains(&number), "{told:?}");
+    let flags = "-q --log-format json --lock-dir . --max-concurrent-spawns 1 --request-timeout 1";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let mut client = street.client(&flags);
+    let late = client.invoke("house::wait", &json!({}));
+    assert_eq!(error(&late)["code"], "outcome_unknown", "{late}");
+    let mut loud = street.command(&["--transport", "http", "--port", "0", "--debug"]);
+    let said = first_said(loud.args(["--log-format", "json"]), "listen");
+    assert!(!said.is_empty());
 }

@@ -333,6 +333,35 @@ fn an_edited_configuration_is_taken_up_server_by_server() {
     assert_eq!(counted["structuredContent"]["result"]["count"], 3);
 }
 
+/// When one is started is no part of what it is.
+#[test]
+fn a_server_that_is_to_start_by_itself_from_now_on_does_and_one_that_runs_goes_on() {
+    let street = Street::new();
+    let servers = json!({"house": street.house("house"), "other": street.house("other")});
+    let write = |start: Value| {
+        let file = json!({"mcpServers": servers, "autoStart": start});
+        street.sandbox.write("servers.json", file.to_string());
+    };
+    write(json!([]));
+    let mut client = street.client(&[]);
+    client.invoke("house::count", &json!({}));
+    write(json!(["house", "other"]));
+    street.wait_for("other", "notifications/initialized", 1);
+    let counted = client.invoke("house::count", &json!({}));
+    assert_eq!(counted["structuredContent"]["result"]["count"], 2);
+    let mut start = |server: &str| {
+        let health = client.call("gateway.health", &json!({"server": server}));
+        health["structuredContent"]["servers"][0]["startup_policy"].clone()
+    };
+    assert_eq!(
+        (start("house"), start("other")),
+        (json!("eager"), json!("eager"))
+    );
+    write(json!(["other"]));
+    until("it is told", || (start("house") == "lazy").then_some(()));
+    assert_eq!((street.starts("house"), street.starts("other")), (1, 1));
+}
+
 #[test]
 fn secrets_are_masked_before_anything_is_cut() {
     let street = Street::with_a_house();
@@ -382,35 +411,6 @@ fn values_of_the_configuration_never_come_back() {
     for (tool, arguments) in [
         ("gateway.health", json!({"all": true})),
         ("gateway.health", json!({"server": "away"})),
-/// When one is started is no part of what it is.
-#[test]
-fn a_server_that_is_to_start_by_itself_from_now_on_does_and_one_that_runs_goes_on() {
-    let street = Street::new();
-    let servers = json!({"house": street.house("house"), "other": street.house("other")});
-    let write = |start: Value| {
-        let file = json!({"mcpServers": servers, "autoStart": start});
-        street.sandbox.write("servers.json", file.to_string());
-    };
-    write(json!([]));
-    let mut client = street.client(&[]);
-    client.invoke("house::count", &json!({}));
-    write(json!(["house", "other"]));
-    street.wait_for("other", "notifications/initialized", 1);
-    let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 2);
-    let mut start = |server: &str| {
-        let health = client.call("gateway.health", &json!({"server": server}));
-        health["structuredContent"]["servers"][0]["startup_policy"].clone()
-    };
-    assert_eq!(
-        (start("house"), start("other")),
-        (json!("eager"), json!("eager"))
-    );
-    write(json!(["other"]));
-    until("it is told", || (start("house") == "lazy").then_some(()));
-    assert_eq!((street.starts("house"), street.starts("other")), (1, 1));
-}
-
         ("gateway.health", json!({"server": "house"})),
         ("gateway.refresh", json!({})),
         ("gateway.connect_server", json!({"server_name": "away"})),
