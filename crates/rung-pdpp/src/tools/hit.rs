@@ -242,14 +242,15 @@ impl<'b> Hit<'b> {
         let names = names.map(|(name, text)| name.len() + 4 + json_string_bytes(text));
         let names_bytes = names.sum();
         let fields = excerpts.iter().flat_map(|(_, list)| list);
-        let fields = fields.map(|one: &Excerpt<'_>| json_string_bytes(one.field));
+        let fields: Vec<&str> = fields.map(|one: &Excerpt<'_>| one.field).collect();
+        let fields_bytes: usize = fields.iter().map(|field| json_string_bytes(field)).sum();
         let most = reply_bytes / NAMES_SHARE;
         Self {
-            further: Further::of(hit, &head, most),
+            further: Further::of(hit, &head, &fields, most),
             head,
             names_bytes,
             id: id.filter(|_| fits),
-            lean: names_bytes + fields.sum::<usize>() > most,
+            lean: names_bytes + fields_bytes > most,
             snippet: snippet.map(|text| excerpt(&plain(text), q, SNIPPET_CHARS).into_owned()),
             excerpts,
         }
@@ -328,7 +329,7 @@ struct Further<'b> {
 }
 
 impl<'b> Further<'b> {
-    fn of(hit: &'b Json<'b>, head: &[(&str, Cow<'_, str>)], most: usize) -> Self {
+    fn of(hit: &'b Json<'b>, head: &[(&str, Cow<'_, str>)], fields: &[&str], most: usize) -> Self {
         let mut further = Self {
             short: Vec::new(),
             bytes: 0,
@@ -336,7 +337,7 @@ impl<'b> Further<'b> {
         };
         let members = hit.as_object().into_iter();
         for (name, value) in members.flat_map(|members| members.iter()) {
-            if is_told(name, value, head) {
+            if is_told(name, value, head, fields) {
                 continue;
             }
             let is_short = match value {
@@ -359,12 +360,13 @@ impl<'b> Further<'b> {
     }
 }
 
-/// Whether a member of a hit says nothing that is not told already.
-fn is_told(name: &str, value: &Json<'_>, head: &[(&str, Cow<'_, str>)]) -> bool {
+/// Whether a member of a hit says nothing that is not told already: by its names or the fields of its excerpts.
+fn is_told(name: &str, value: &Json<'_>, head: &[(&str, Cow<'_, str>)], fields: &[&str]) -> bool {
     let said = |name: &str| head.iter().find(|(own, _)| *own == name);
     if TOLD.contains(&name) || said(name).is_some() {
         return true;
     }
+    let is_field = |item: &Json<'_>| item.as_str().is_some_and(|name| fields.contains(&name));
     match value {
         Json::Null => true,
         Json::String(text) => {
@@ -375,6 +377,7 @@ fn is_told(name: &str, value: &Json<'_>, head: &[(&str, Cow<'_, str>)]) -> bool 
         }
         // Which connection it is of is said by the hit as well.
         Json::Object(_) => name == "source",
+        Json::Array(items) => items.iter().all(is_field),
         _ => false,
     }
 }

@@ -343,13 +343,7 @@ impl Ladder<'_> {
                             jsons.push(json!({"field_path": name, "preview_status": "truncated"}));
                         }
                     } else if cut || value.bytes() > LONG_CHARS {
-                        jsons.push(json_field(
-                            record,
-                            name,
-                            value,
-                            cut,
-                            cut_to.is_some(),
-                        ));
+                        jsons.push(json_field(record, name, value, cut, cut_to.is_some()));
                     }
                 }
                 _ => {}

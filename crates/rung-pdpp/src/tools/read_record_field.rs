@@ -6,7 +6,7 @@ use rung_tool::{Pending, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::id::{RecordId, Selector, WindowId, check_name};
+use super::id::{RecordId, Selector, WindowId};
 use super::refusal::Refusal;
 use super::window::{Window, is_sized, selector_fault};
 use super::{Asking, Definition, read_input};
@@ -112,8 +112,7 @@ fn record(input: &Input) -> Result<RecordId, Fault> {
         )),
         (Some(id), _) => RecordId::parse(id),
         (None, [Some(connection), Some(stream), Some(record)]) => {
-            check_name("record_id", &record.replace('/', "_"))?;
-            RecordId::new(Some(connection.clone()), stream.clone(), record.clone())
+            RecordId::of_parts(Some(connection), stream, record)
         }
         (None, [None, Some(_), Some(_)]) => Err(selector_fault(
             "an explicit record must include connection_id",

@@ -312,7 +312,14 @@ impl Window {
         let revision = self.revision();
         let cursor = |at: (u64, bool)| {
             let limit = self.limit.max(1);
-            ladder.cursor(&self.own.record, &self.own.field, &revision, at, limit, None)
+            ladder.cursor(
+                &self.own.record,
+                &self.own.field,
+                &revision,
+                at,
+                limit,
+                None,
+            )
         };
         let next = (!self.is_last()).then(|| cursor((self.end(), false)));
         let previous = (self.start > 0).then(|| cursor((self.start, true)));

@@ -243,6 +243,10 @@ fn a_name_that_means_two_things_is_refused_before_anybody_is_asked() {
             assert_eq!(error["code"], "invalid_record_identity", "{tool}");
         }
     }
+    let parts =
+        json!({"connection_id": "c", "stream": "s", "record_id": "a/b", "field_path": "body"});
+    let error = agent.refused("read_record_field", parts);
+    assert_eq!(error["code"], "invalid_argument", "{error}");
     let window = r#"{"v":1,"kind":"field-window","connection_id":"c","stream":"s","record_id":"r","field_path":"f","token":"x"}"#;
     let handle = BASE64URL_NOPAD.encode(window.as_bytes());
     let read = agent.read(&format!("pdpp://field-window/{handle}"));

@@ -104,7 +104,7 @@ fn answers_cost_what_they_are_meant_to() {
     insta::assert_snapshot!(told.join("\n"), @r"
     tools/list: 11700
     25 messages: 12000
-    10 hits: 7400
+    10 hits: 7900
     schema of 60 streams: 54000
     ");
 }
