@@ -167,9 +167,9 @@ pub(super) fn waiting(state: &State, permit: &Permit) -> Option<String> {
         .filter(|shown| !shown.is_empty())
     {
         let more = if named.len() > NAMED { ", …" } else { "" };
-        let names = shown.join(", ");
+        let shown = shown.join(", ");
         return Some(format!(
-            "{} server(s) wait for approval ({names}{more}): ask the user to run `rung gateway trust NAME`",
+            "{} server(s) wait for approval ({shown}{more}): ask the user to run `rung gateway trust NAME`",
             named.len()
         ));
     }
