@@ -10,7 +10,7 @@ use rung_fault::Fault;
 use rung_mcp::connect::How;
 use rung_tool::{
     Call, Contents, Given, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
-    Watcher,
+    Watcher, written,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -24,6 +24,28 @@ use crate::template;
 
 /// What stands before an address that is not the first one's.
 const SCHEME: &str = "gateway://";
+
+/// An address with its server before it.
+pub(crate) fn with_server(server: &str, uri: &str) -> String {
+    let server = server.replace('%', "%25").replace('/', "%2F");
+    format!("{SCHEME}{server}/{uri}")
+}
+
+/// What was read, by the address by which it was asked for.
+fn addressed(read: Given, own: &str, asked: &str) -> Given {
+    let Given::Here(raw) = &read else {
+        return read;
+    };
+    let Ok(mut result) = serde_json::from_str::<Value>(raw.get()) else {
+        return read;
+    };
+    for one in result["contents"].as_array_mut().into_iter().flatten() {
+        if one["uri"] == own {
+            one["uri"] = asked.into();
+        }
+    }
+    Given::Here(written(&result))
+}
 
 /// The servers' resources, as a source.
 pub struct Resources(pub Gateway);
@@ -55,7 +77,8 @@ impl State {
             .strip_prefix(SCHEME)
             .and_then(|rest| rest.split_once('/'))
         {
-            let server = self.servers.get(server)?;
+            let server = server.replace("%2F", "/").replace("%25", "%");
+            let server = self.servers.get(&*server)?;
             let seen = self.sees_resource(permit, server, own);
             return seen.then(|| (server.clone(), own.to_owned()));
         }
@@ -103,7 +126,7 @@ impl State {
                 let uri = if taken.insert(uri.to_string()) {
                     uri.into_owned()
                 } else {
-                    format!("{SCHEME}{}/{uri}", server.name())
+                    with_server(server.name(), &uri)
                 };
                 cards.push(ResourceCard {
                     name: listed(item, "name").unwrap_or_default().into_owned(),
@@ -166,7 +189,10 @@ impl ResourceSource for Resources {
                 return Ok(None);
             };
             let params = raw(&json!({"uri": own}));
-            let read = self.0.ask(call, &server, "resources/read", &params).await?;
+            let mut read = self.0.ask(call, &server, "resources/read", &params).await?;
+            if own != uri {
+                read = addressed(read, &own, uri);
+            }
             let keep = self.0.0.keep.clone();
             let limits = Limits::of(&self.0, call, None);
             let relay = |read, call, keep| async move {

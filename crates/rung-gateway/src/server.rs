@@ -825,6 +825,8 @@ impl Delegate for Ear {
                 }
                 let params = params.map_or("{}", RawValue::get);
                 if let Ok(updated) = serde_json::from_str::<Updated>(params) {
+                    let with_server = crate::resources::with_server(server.name(), &updated.uri);
+                    server.common.changes.tell(Change::Resource(with_server));
                     server.common.changes.tell(Change::Resource(updated.uri));
                 }
             }

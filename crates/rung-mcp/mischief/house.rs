@@ -107,10 +107,11 @@ impl House {
             }
             "resources/read" => {
                 trace("read");
-                // A room is as long as its number says.
+                // A room is as long as its number says, from the hundredth on.
                 let uri = params["uri"].as_str().unwrap_or_default();
                 let number = uri.strip_prefix("house:room/");
                 let times = number.and_then(|number| number.parse().ok());
+                let times = times.filter(|times| *times >= 100);
                 let noted = "what is noted ".repeat(times.unwrap_or(1));
                 let read = json!({"uri": uri, "text": noted.trim_end()});
                 answer(id, &json!({"contents": [read]}).to_string());

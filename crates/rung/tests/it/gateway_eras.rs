@@ -279,3 +279,31 @@ fn what_is_said_of_a_call_arrives_beside_what_the_protocol_says() {
         assert!(!text(&bare).contains("trace"), "{bare}");
     }
 }
+
+/// An address that several servers have is theirs by the name of the server: to be read, and to be listened to.
+#[test]
+fn an_address_of_two_servers_is_answered_as_it_was_asked() {
+    let street = Street::new();
+    street.configure(&json!({"a": street.house("a"), "b/c": street.house("b")}));
+    let mut client = street.client(&[]);
+    for server in ["a", "b/c"] {
+        client.call("gateway.connect_server", &json!({"server_name": server}));
+    }
+    let listed = client.request("resources/list", &json!({}));
+    let uris = listed["result"]["resources"].as_array().unwrap().iter();
+    let uris: Vec<&str> = uris.map(|one| one["uri"].as_str().unwrap()).collect();
+    assert_eq!(uris, ["house:note", "gateway://b%2Fc/house:note"]);
+    for uri in uris {
+        let read = client.request("resources/read", &json!({"uri": uri}));
+        assert_eq!(read["result"]["contents"][0]["uri"], uri, "{read}");
+        client.request("resources/subscribe", &json!({"uri": uri}));
+        client.hear(|message| {
+            message["method"] == "notifications/resources/updated"
+                && message["params"]["uri"] == uri
+        });
+    }
+    assert_eq!(
+        (street.times("a", "read"), street.times("b", "read")),
+        (1, 1)
+    );
+}
