@@ -167,6 +167,11 @@ impl Pipe {
             let program = command.program.to_string_lossy();
             Failure::Unavailable(format!("{program} could not be started: {error}"))
         };
+        // Otherwise it would look as if there were no such program.
+        if let Some(dir) = command.dir.as_deref().filter(|dir| !dir.is_dir()) {
+            let why = format!("it is to run in {}, which is no folder", dir.display());
+            return Err(Failure::Unavailable(why));
+        }
         if command.keeper.is_some() && !command.is_there() {
             let why = io::Error::from(io::ErrorKind::NotFound);
             return Err(unavailable(why));
