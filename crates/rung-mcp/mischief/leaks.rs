@@ -99,8 +99,12 @@ fn tools(leak: &str) -> Vec<Value> {
         "die", "steps", "ask", "tell", "give", "refuse", "lengthy", "work",
     ];
     let tool = |name: &&str| {
-        let schema =
-            json!({"type": "object", "properties": {"a": {"type": "string", "description": leak}}});
+        let schema = json!({"type": "object", "properties": {
+            "a": {"type": "string", "description": leak},
+            "code": {"type": "string", "minLength": 3},
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}},
+            "names": {"type": "array", "items": {"type": "string"}},
+        }});
         let mut tool =
             json!({"name": name, "title": leak, "description": leak, "inputSchema": schema});
         if *name == "work" {

@@ -56,20 +56,42 @@ impl Plain {
     }
 }
 
-fn plain(mut card: Card) -> Card {
-    if let Cow::Owned(name) = Names::Plain.show(&card.name) {
-        // Where the description names the tool, it must be by its name here.
-        card.description = card.description.replace(&*card.name, &name).into();
-        card.name = name.into();
-    }
+/// A tool by its plain name. Where it names itself or another of `names`, it must be by the name here.
+fn plain(mut card: Card, names: &[Arc<str>]) -> Card {
+    let Cow::Owned(name) = Names::Plain.show(&card.name) else {
+        return card;
+    };
+    let renamed = |text: &str| {
+        let mut text = Cow::Borrowed(text);
+        for name in names.iter().filter(|name| name.contains('.')) {
+            if text.contains(&**name) {
+                text = text.replace(&**name, &Names::Plain.show(name)).into();
+            }
+        }
+        text.into_owned()
+    };
+    card.description = renamed(&card.description).into();
+    // No name has what JSON writes in another way.
+    let listed = card.listed.as_ref();
+    let listed = listed.and_then(|listed| RawValue::from_string(renamed(listed.get())).ok());
+    card.listed = listed.map(Arc::from).or(card.listed);
+    card.name = name.into();
     card
+}
+
+fn names(cards: &[Card]) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = cards.iter().map(|card| card.name.clone()).collect();
+    // A name that begins as another one does goes before it.
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    names
 }
 
 impl ToolSource for Plain {
     fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
         Box::pin(async move {
             let cards = self.0.list(permit).await?;
-            Ok(cards.into_iter().map(plain).collect())
+            let names = names(&cards);
+            Ok(cards.into_iter().map(|card| plain(card, &names)).collect())
         })
     }
 
@@ -80,7 +102,9 @@ impl ToolSource for Plain {
     ) -> Pending<'a, Result<Card, Fault>> {
         Box::pin(async move {
             let name = self.resolve(permit, name).await?;
-            self.0.describe(permit, &name).await.map(plain)
+            let names = names(&self.0.list(permit).await?);
+            let card = self.0.describe(permit, &name).await?;
+            Ok(plain(card, &names))
         })
     }
 

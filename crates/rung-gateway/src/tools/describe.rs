@@ -1,5 +1,7 @@
 //! `gateway.describe`: what a tool takes and gives.
 
+use std::borrow::Cow;
+
 use rung_fault::Fault;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
@@ -50,7 +52,7 @@ struct Output<'a> {
     risk_hint: Risk,
     #[serde(skip_serializing_if = "Option::is_none")]
     safety_notes: Option<&'static str>,
-    invoke_as: &'static str,
+    invoke_as: Cow<'static, str>,
     invoke_template: Value,
 }
 
@@ -68,6 +70,9 @@ struct Argument<'a> {
     default: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     examples: Option<&'a Value>,
+    /// What it is an array of, where that is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item_schema: Option<&'a Value>,
     /// There is more to it than this: the full schema says what.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     nested: bool,
@@ -97,7 +102,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             schema_dialect: known.dialect(),
             risk_hint: known.risk,
             safety_notes: (known.risk == Risk::High).then_some(destroys),
-            invoke_as: super::invoke::DEFINITION.name,
+            invoke_as: asking.call.names.show(super::invoke::DEFINITION.name),
             invoke_template: template(server.name(), &known),
         })
         .await
@@ -126,6 +131,7 @@ fn arguments<'s>(schema: &'s Value, masks: Masks<'_>) -> Vec<Argument<'s>> {
                 one_of: schema.get("enum"),
                 default: schema.get("default"),
                 examples: schema.get("examples"),
+                item_schema: item_schema(schema),
                 nested: is_nested(schema),
             }
         })
@@ -150,7 +156,7 @@ fn kind(argument: &Value) -> String {
 }
 
 /// Keywords that say more of an argument than its type.
-const DEEP: [&str; 9] = [
+const DEEP: [&str; 22] = [
     "properties",
     "anyOf",
     "oneOf",
@@ -160,11 +166,37 @@ const DEEP: [&str; 9] = [
     "minimum",
     "maximum",
     "format",
+    "const",
+    "not",
+    "if",
+    "multipleOf",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "prefixItems",
+    "patternProperties",
 ];
+
+/// Bytes of the schema of an array's items that are told at once.
+const ITEM_BYTES: usize = 300;
+
+fn item_schema(argument: &Value) -> Option<&Value> {
+    let items = argument.get("items")?;
+    // Its type alone is said already.
+    let says_more = items.as_object().is_some_and(|items| items.len() > 1);
+    let is_short = || items.to_string().len() <= ITEM_BYTES;
+    (says_more && is_short()).then_some(items)
+}
 
 fn is_nested(argument: &Value) -> bool {
     let has = |value: &Value| DEEP.iter().any(|keyword| value.get(*keyword).is_some());
-    has(argument) || has(&argument["items"])
+    let items = &argument["items"];
+    let items_are_told = item_schema(argument).is_some();
+    has(argument) || !items_are_told && (has(items) || items.get("enum").is_some())
 }
 
 /// A call to fill in: what is required, by its type.
