@@ -22,6 +22,13 @@ use serde_json::{Value, json};
 use crate::gateway::Gateway;
 use crate::redact::Masks;
 
+/// What a result is the result of.
+pub(crate) struct Of<'a> {
+    pub(crate) tool_id: &'a str,
+    /// The task that gave it.
+    pub(crate) task: Option<Value>,
+}
+
 /// What a reply may cost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -55,14 +62,14 @@ impl Limits {
 /// Bytes of what a server says beside its message that an error repeats.
 const DATA_BYTES: usize = 2_000;
 /// What the gateway says around a result that was cut.
-const AROUND_BYTES: usize = 400;
+const AROUND_BYTES: usize = 500;
 /// Shares of the limit that are tried, one after the other, until the tokens fit. The first try is all of it.
 const SHARES: [usize; 4] = [90, 70, 45, 20];
 
 /// The reply that passes a server's answer on.
 pub(crate) async fn dressed(
     answer: Answer,
-    tool_id: Option<&str>,
+    of: Option<&Of<'_>>,
     masks: Masks<'_>,
     limits: Limits,
     call: &Call,
@@ -70,11 +77,11 @@ pub(crate) async fn dressed(
 ) -> Result<Reply, Fault> {
     let raw = match given(answer, masks)? {
         Given::Here(raw) => raw,
-        Given::Long(long) => return in_part(long, tool_id, limits, call, keep).await,
+        Given::Long(long) => return in_part(long, of, limits, call, keep).await,
     };
     let parts = Parts::of(&raw);
-    let whole = match tool_id {
-        Some(tool_id) => parts.whole(tool_id, call),
+    let whole = match of {
+        Some(of) => parts.whole(of, call),
         None => raw.get().to_owned(),
     };
     if fits(&whole, &parts, limits) {
@@ -82,15 +89,15 @@ pub(crate) async fn dressed(
     }
     let handle = kept(&raw, call, keep.clone()).await?;
     // Whoever reads texts need not suffer for there being another form.
-    if let (Some(tool_id), None) = (tool_id, parts.structured) {
-        let once = parts.once(tool_id, call, &handle, raw.get().len());
+    if let (Some(of), None) = (of, parts.structured) {
+        let once = parts.once(of, call, &handle, raw.get().len());
         if fits(&once, &parts, limits) {
             return Ok(relayed(once, parts.is_error));
         }
     }
     let mut room = Room::of(limits);
     while let Some(bytes) = room.bytes() {
-        let reply = cut(&raw, tool_id, &handle, bytes, call);
+        let reply = cut(&raw, of, &handle, bytes, call);
         if room.holds(&serde_json::to_string(&reply).unwrap_or_default()) {
             return Ok(reply);
         }
@@ -467,13 +474,15 @@ impl<'r> Parts<'r> {
         text
     }
 
-    fn whole(&self, tool_id: &str, call: &Call) -> String {
+    fn whole(&self, of: &Of<'_>, call: &Call) -> String {
         if !call.rendering.structured {
             return self.around(None);
         }
+        let task = of.task.as_ref();
+        let task = task.map_or_else(String::new, |task| format!(",\"task\":{task}"));
         let said = format!(
-            "{{\"tool_id\":{},\"ok\":{},\"result\":{}}}",
-            Value::from(tool_id),
+            "{{\"tool_id\":{},\"ok\":{}{task},\"result\":{}}}",
+            Value::from(of.tool_id),
             !self.is_error,
             self.result(),
         );
@@ -481,19 +490,26 @@ impl<'r> Parts<'r> {
     }
 
     /// The content as it came, and the way to it for whoever reads the other form.
-    fn once(&self, tool_id: &str, call: &Call, handle: &Handle, raw_bytes: usize) -> String {
+    fn once(&self, of: &Of<'_>, call: &Call, handle: &Handle, raw_bytes: usize) -> String {
         if !call.rendering.structured {
             return self.around(None);
         }
-        let mut said = said(tool_id, !self.is_error, raw_bytes as u64);
+        let mut said = said(of, !self.is_error, raw_bytes as u64);
         let next = json!({"handle": handle.to_string(), "path": "content"});
         said["meta"] = meta(handle, &next, call.names);
         self.around(Some(&said.to_string()))
     }
 }
 
-fn said(tool_id: &str, ok: bool, raw_bytes: u64) -> Value {
-    json!({"tool_id": tool_id, "ok": ok, "truncated": true, "raw_size_estimate": raw_bytes})
+fn said(of: &Of<'_>, ok: bool, raw_bytes: u64) -> Value {
+    let mut said = json!({"tool_id": of.tool_id, "ok": ok});
+    if let Some(task) = &of.task {
+        said["task"] = task.clone();
+    }
+    said["truncated"] = true.into();
+    said["summary"] = format!("{raw_bytes} bytes, shown in part and kept whole").into();
+    said["raw_size_estimate"] = raw_bytes.into();
+    said
 }
 
 fn meta(handle: &Handle, arguments: &Value, names: Names) -> Value {
@@ -520,7 +536,7 @@ async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn Keep>) -> Result<Handle
 /// How a result begins that is too long to be held. It is not counted in tokens, of which none is shorter than a byte.
 async fn in_part(
     long: LongResult,
-    tool_id: Option<&str>,
+    of: Option<&Of<'_>>,
     limits: Limits,
     call: &Call,
     keep: Arc<dyn Keep>,
@@ -528,8 +544,8 @@ async fn in_part(
     let (max_bytes, raw_bytes) = (limits.max_bytes.min(limits.max_tokens), long.bytes);
     let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
     let mut reply = Reply::relay(Given::Long(long), &call, keep).await?;
-    if let (Some(tool_id), Some(shown)) = (tool_id, reply.structured_content.clone()) {
-        let said = among(&shown, said(tool_id, !reply.is_error, raw_bytes));
+    if let (Some(of), Some(shown)) = (of, reply.structured_content.clone()) {
+        let said = among(&shown, said(of, !reply.is_error, raw_bytes));
         reply.structured_content = Some(written(&said));
         // The least limits hold the way to the result, and nothing else.
         if reply.bytes() > max_bytes {
@@ -542,17 +558,17 @@ async fn in_part(
 /// Both forms, cut.
 fn cut(
     raw: &RawValue,
-    tool_id: Option<&str>,
+    of: Option<&Of<'_>>,
     handle: &Handle,
     max_bytes: usize,
     call: &Call,
 ) -> Reply {
     let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
     let mut reply = Reply::preview(raw, handle, &call);
-    if let (Some(tool_id), Some(structured)) = (tool_id, &reply.structured_content) {
+    if let (Some(of), Some(structured)) = (of, &reply.structured_content) {
         let mut said = among(
             structured,
-            said(tool_id, !reply.is_error, raw.get().len() as u64),
+            said(of, !reply.is_error, raw.get().len() as u64),
         );
         if said.get("meta").is_none() {
             said["meta"] = meta(handle, &json!({"handle": handle.to_string()}), call.names);

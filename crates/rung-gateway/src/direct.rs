@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::answer::{Limits, dressed};
 use crate::gateway::Gateway;
+use crate::heard::traced;
 use crate::invoke::{Order, Outcome};
 use crate::policy::Thing;
 use crate::redact::Masks;
@@ -73,7 +74,7 @@ impl Direct {
         let order = Order {
             id: &id,
             arguments,
-            meta: None,
+            meta: traced(None, call),
             timeout: TIMEOUT,
             as_task: None,
         };

@@ -3,13 +3,30 @@
 use std::sync::Arc;
 
 use rung_mcp::connect::{Delegate, Silent, Unanswered};
-use rung_mcp::{Capabilities, ForPeer};
+use rung_mcp::{Capabilities, ForPeer, splice};
 use rung_tool::{Call, Level, Pending};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::calls::Begun;
 use crate::gateway::Gateway;
 use crate::server::InUse;
+
+/// What goes along to a server in `_meta`: how the caller traces the call is told, unless it is said otherwise there.
+pub(crate) fn traced(own: Option<String>, call: &Call) -> Option<String> {
+    let mut meta = own;
+    for (name, value) in call.trace.iter().flat_map(|trace| trace.iter()) {
+        let before = meta.as_deref().unwrap_or("{}");
+        if splice::member(before, name).is_none() {
+            meta = Some(splice::with(
+                before,
+                name,
+                &Value::from(&**value).to_string(),
+            ));
+        }
+    }
+    meta
+}
 
 /// Whoever asked for something, as the server's counterpart.
 pub(crate) struct Masked {

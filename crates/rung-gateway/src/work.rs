@@ -9,6 +9,9 @@ use crate::calls::{Begun, Owner};
 use crate::gateway::Gateway;
 use crate::tasks::Task;
 
+/// How long a server has to take notice that a task is ended.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// Calls and tasks under way.
 pub(crate) struct Work {
     calls: Vec<Arc<Begun>>,
@@ -65,17 +68,25 @@ impl Work {
         for call in &self.calls {
             call.end();
         }
-        let mut tasks_ended = 0;
-        for task in &self.tasks {
-            let connection = &task.instance.connection;
-            let cancelled = connection.cancel_task(&task.id, &How::default()).await;
-            tasks_ended += usize::from(cancelled.is_ok());
-            gateway.0.tasks.remove(task);
+        let tasks = self.tasks.len();
+        // All at once: a server that does not listen holds up nobody, and not for long.
+        let mut ending = tokio::task::JoinSet::new();
+        for task in self.tasks {
+            gateway.0.tasks.remove(&task);
+            ending.spawn(async move {
+                let how = How {
+                    deadline: Some(tokio::time::Instant::now() + PATIENCE),
+                    ..How::default()
+                };
+                let connection = &task.instance.connection;
+                connection.cancel_task(&task.id, &how).await.is_ok()
+            });
         }
+        let ended = ending.join_all().await;
         Ended {
             calls: self.calls.len(),
-            tasks: self.tasks.len(),
-            tasks_ended,
+            tasks,
+            tasks_ended: ended.into_iter().filter(|ended| *ended).count(),
         }
     }
 }

@@ -61,6 +61,8 @@ impl Task {
             }
             ("tasks", "tasks/result") => done("in the end"),
             ("tasks", "tasks/list") => json!({"tasks": [state(mode, "working")]}),
+            // One that does not listen.
+            ("tasks-deaf", "tasks/cancel") => return true,
             (_, "tasks/cancel") if mode.contains("tasks") => state(mode, "cancelled"),
             // Asks two things at once, and gives back what it is answered.
             ("modern-asks-both", "tools/call") => {

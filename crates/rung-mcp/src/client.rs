@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use rung_auth::Permit;
-use rung_tool::{Ask, Conversation, Level, Rendering};
+use rung_tool::{Ask, Conversation, Level, Rendering, Trace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -28,6 +28,12 @@ pub(crate) struct Meta<'a> {
     capabilities: Option<&'a RawValue>,
     #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
     log_level: Option<&'a RawValue>,
+    #[serde(borrow)]
+    traceparent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tracestate: Option<&'a RawValue>,
+    #[serde(borrow)]
+    baggage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +61,21 @@ impl<'a> Meta<'a> {
             return Err(Refusal::params(why).with_status(400));
         }
         Ok(meta)
+    }
+
+    /// How the request is traced across processes.
+    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
+        let said = [
+            ("traceparent", self.traceparent),
+            ("tracestate", self.tracestate),
+            ("baggage", self.baggage),
+        ];
+        let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
+        let said = said
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, text(value?)?)));
+        let trace: Trace = said.collect();
+        (!trace.is_empty()).then(|| Arc::new(trace))
     }
 
     /// What a modern request must say of its client.

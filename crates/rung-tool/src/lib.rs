@@ -37,6 +37,6 @@ pub use resource::{
     Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard, Watcher,
 };
 pub use schema::Schema;
-pub use source::{Call, Pending, Sources, ToolSource, unknown_tool};
+pub use source::{Call, Pending, Sources, ToolSource, Trace, unknown_tool};
 pub use tool::Tool;
 pub use toolbox::{Toolbox, ToolboxBuilder};

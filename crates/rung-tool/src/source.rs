@@ -32,7 +32,12 @@ pub struct Call {
     pub names: Names,
     /// Whom to tell, and to ask, on the way.
     pub peer: Arc<dyn Peer>,
+    /// How the caller traces it across processes.
+    pub trace: Option<Arc<Trace>>,
 }
+
+/// What is said in `_meta` to trace a call across processes, as W3C has it: `traceparent`, `tracestate`, `baggage`.
+pub type Trace = Vec<(&'static str, String)>;
 
 impl Call {
     /// A call with the usual budget, every rendering and no deadline.
@@ -44,6 +49,7 @@ impl Call {
             deadline: None,
             names: Names::default(),
             peer: Arc::new(Nobody),
+            trace: None,
         }
     }
 }

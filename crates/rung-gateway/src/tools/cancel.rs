@@ -69,7 +69,10 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     asking
         .reply(Output {
             status: "cancelled",
-            message: format!("{} was cancelled, and its server told so", call.tool_id),
+            message: format!(
+                "{} was cancelled; its server is told so if it was asked already",
+                call.tool_id
+            ),
             was_stalled,
             elapsed_seconds: seconds(call.started.elapsed()),
             request_id: input.request_id,

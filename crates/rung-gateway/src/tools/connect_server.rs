@@ -5,6 +5,8 @@ use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 
 use super::{Asking, Definition, OPERATES};
+use crate::calls::Owner;
+use crate::work::Work;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.connect_server",
@@ -44,6 +46,8 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let prior = server.status();
     let instance = server.open(asking.call).await?;
     let seen = server.look(&instance).await?;
+    let owner = Owner::of(asking.call);
+    let work = Work::of(asking.gateway, &owner, Some(server.name()));
     asking
         .reply(Output {
             ok: true,
@@ -52,7 +56,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             prior_status: prior.name(),
             new_status: server.status().name(),
             cancelled_request_count: 0,
-            active_task_count: 0,
+            active_task_count: work.tasks(),
             cancelled_task_count: 0,
             message: format!(
                 "{} is online with {} tool(s)",

@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 
 use super::tasks_get::Shown;
 use super::{Asking, Definition, no_arguments};
-use crate::answer::{Limits, dressed};
+use crate::answer::{Limits, Of, dressed};
+use crate::heard::traced;
 use crate::invoke::{AsTask, Order, Outcome};
 use crate::redact::Masks;
 use crate::sight::Rules;
@@ -251,7 +252,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let order = Order {
         id: &input.tool_id,
         arguments,
-        meta: input.meta(),
+        meta: traced(input.meta(), call),
         timeout: options.timeout(),
         as_task: wish.map(|wish| AsTask {
             ttl_ms: wish.ttl.map(|seconds| seconds.saturating_mul(1_000)),
@@ -265,7 +266,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         Outcome::Done(answer) => {
             let limits = options.limits(&asking);
             let keep = gateway.0.keep.clone();
-            dressed(answer, Some(&tool_id), masks, limits, call, keep).await
+            let of = Of {
+                tool_id: &tool_id,
+                task: None,
+            };
+            dressed(answer, Some(&of), masks, limits, call, keep).await
         }
         Outcome::Task(state) => {
             let task = Shown::of(&state);

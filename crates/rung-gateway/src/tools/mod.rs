@@ -52,7 +52,7 @@ struct Asking<'a> {
     gateway: &'a Gateway,
     call: &'a Call,
     schema: &'a Schema,
-    /// The same, as it is listed.
+    /// The same, as it is written.
     takes: &'a Value,
     arguments: &'a RawValue,
 }
@@ -104,6 +104,8 @@ pub struct Tools {
 struct Entry {
     card: Card,
     schema: Schema,
+    /// The same, as it is written.
+    takes: Value,
     definition: &'static Definition,
 }
 
@@ -121,8 +123,10 @@ impl Tools {
             }
             schema["additionalProperties"] = false.into();
             let listed = listed(definition, &schema)?;
+            let takes = in_detail(&schema)?;
             Ok(Entry {
-                schema: Schema::compile(&schema)?,
+                schema: Schema::compile(&takes)?,
+                takes,
                 card: Card {
                     name: definition.name.into(),
                     title: definition.title.into(),
@@ -178,7 +182,7 @@ impl Tools {
             gateway: &self.gateway,
             call,
             schema: &entry.schema,
-            takes: &entry.card.input_schema,
+            takes: &entry.takes,
             // A client that has nothing to say may send null.
             arguments: if arguments.get() == "null" {
                 nothing = no_arguments();
@@ -189,6 +193,27 @@ impl Tools {
         };
         (entry.definition.run)(asking).await
     }
+}
+
+/// What a tool takes, with all that is known of it and that nobody would read in a list.
+fn in_detail(schema: &Value) -> Result<Value, Fault> {
+    let mut schema = schema.clone();
+    let known: Value = serde_json::from_str(invoke::DEFINITION.properties)
+        .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+    let text = json!({"type": ["string", "null"]});
+    let trace = json!({"traceparent": text, "tracestate": text, "baggage": text});
+    let members = schema["properties"].as_object_mut();
+    for (name, member) in members.into_iter().flatten() {
+        match name.as_str() {
+            "options" => *member = known["options"].clone(),
+            "trace_context" => member["properties"] = trace.clone(),
+            _ => {}
+        }
+        if member.get("properties").is_some() {
+            member["additionalProperties"] = false.into();
+        }
+    }
+    Ok(schema)
 }
 
 /// A tool as it is listed. Every agent pays for every byte: what is as the protocol takes it to be anyway is not said.

@@ -2,6 +2,7 @@
 
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::How;
+use rung_mcp::splice;
 use rung_tool::{Hints, Reply};
 use serde::Deserialize;
 use serde_json::json;
@@ -42,9 +43,21 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     }
     let connection = &task.instance.connection;
     let cancelled = connection.cancel_task(&task.id, &How::default()).await;
-    cancelled.map_err(|error| task.server.fault(error))?;
-    let state = look(&asking, &task).await?;
+    let said = cancelled.map_err(|error| task.server.fault(error))?;
+    // A server of the modern era says nothing to that.
+    let state = if splice::member(said.get(), "status").is_some() {
+        asking.gateway.0.tasks.note(&task, said.get());
+        said
+    } else {
+        look(&asking, &task).await?
+    };
+    let shown = Shown::of(&state);
+    let status = shown.status.as_deref().unwrap_or("cancelled");
+    let message = match status {
+        "cancelled" => format!("{} was cancelled", task.id),
+        other => format!("{}'s server was told to end it; it is {other}", task.id),
+    };
     asking
-        .reply(json!({"ok": true, "status": "cancelled", "task": Shown::of(&state)}))
+        .reply(json!({"ok": true, "status": status, "message": message, "task": shown}))
         .await
 }

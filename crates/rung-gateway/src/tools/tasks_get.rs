@@ -5,7 +5,7 @@ use rung_mcp::connect::How;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Asking, Definition, READS};
 use crate::calls::Owner;
@@ -33,7 +33,7 @@ struct Input {
 pub(super) struct Shown {
     task_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<String>,
+    pub(super) status: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status_message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,26 @@ pub(super) struct Shown {
     /// What it waits for, where it waits for something.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_requests: Option<Value>,
+    /// Members whose value is not what it must be. They are among the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unusable_fields: Vec<String>,
+    /// Whatever else its server says of it.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    raw: Map<String, Value>,
 }
+
+/// What a task's server says of it that has a place of its own here, and whether that is a text.
+const NAMED: [(&str, bool); 9] = [
+    ("taskId", true),
+    ("status", true),
+    ("statusMessage", true),
+    ("createdAt", true),
+    ("lastUpdatedAt", true),
+    ("ttl", false),
+    ("ttlMs", false),
+    ("pollInterval", false),
+    ("pollIntervalMs", false),
+];
 
 impl Shown {
     /// A task as a server of either era describes it.
@@ -55,7 +74,35 @@ impl Shown {
         let state: Value = serde_json::from_str(state.get()).unwrap_or_default();
         let text = |name: &str| state[name].as_str().map(str::to_owned);
         let ms = |names: [&str; 2]| names.iter().find_map(|name| state[name].as_f64());
+        let members = state.as_object().into_iter().flatten();
+        let usable = |name: &str, value: &Value| {
+            let named = NAMED.iter().find(|(own, _)| *own == name);
+            named.map(|(_, is_text)| {
+                let fits = if *is_text {
+                    value.is_string()
+                } else {
+                    value.is_number()
+                };
+                fits || value.is_null()
+            })
+        };
+        let mut raw = Map::new();
+        let mut unusable_fields = Vec::new();
+        for (name, value) in members {
+            match usable(name, value) {
+                Some(true) => continue,
+                Some(false) => unusable_fields.push(name.clone()),
+                // How it ended is told with its result.
+                None if matches!(name.as_str(), "inputRequests" | "result" | "resultType") => {
+                    continue;
+                }
+                None => {}
+            }
+            raw.insert(name.clone(), value.clone());
+        }
         Self {
+            unusable_fields,
+            raw,
             task_id: text("taskId").unwrap_or_default(),
             status: text("status"),
             status_message: text("statusMessage"),
@@ -65,6 +112,13 @@ impl Shown {
             poll_interval: ms(["pollInterval", "pollIntervalMs"]).map(|ms| ms / 1_000.0),
             input_requests: state.get("inputRequests").cloned(),
         }
+    }
+}
+
+impl Shown {
+    /// Which task it is and how it is, where there is more to be said.
+    pub(super) fn in_brief(&self) -> Value {
+        json!({"task_id": self.task_id, "status": self.status})
     }
 }
 

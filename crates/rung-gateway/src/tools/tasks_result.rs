@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
-use rung_mcp::connect::How;
+use rung_mcp::connect::{Error, How};
 use rung_tool::Reply;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::invoke::Options;
-use super::tasks_get::{find, look};
+use super::tasks_get::{Shown, find, look};
 use super::{Asking, Definition, READS};
-use crate::answer::dressed;
+use crate::answer::{Of, dressed};
 use crate::calls::Work;
 use crate::heard::Heard;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.tasks_result",
     title: "Get a task's result",
-    description: "What one of your tasks gave, as gateway.invoke would; waits for its end.",
+    description: "What one of your tasks gave; waits for its end.",
     hints: READS,
     operates: false,
     properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"},
@@ -66,18 +66,24 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     };
     let state = asking.gateway.state();
     let masks = input.options.masks(&state.rules);
-    let answer = answer.map_err(|error| masks.fault(task.server.fault(error)))?;
+    let answer = answer.map_err(|error| match error {
+        Error::Late { .. } => {
+            let waited = input.options.timeout().as_secs_f64();
+            let why = format!("{} was not over after {waited} s; it goes on", task.id);
+            Fault::new(Code::DeadlineExceeded, why).with_hint(
+                "gateway.tasks_result waits for it again, gateway.tasks_get looks at it, and gateway.tasks_cancel ends it",
+            )
+        }
+        error => masks.fault(task.server.fault(error)),
+    })?;
     // What is told of it from now on is how it ended.
-    let _known_or_not = look(&asking, &task).await;
+    let ended = look(&asking, &task).await.ok();
+    let shown = ended.map(|ended| Shown::of(&ended).in_brief());
+    let of = Of {
+        tool_id: &task.tool_id,
+        task: shown.map(|shown| masks.value(shown)),
+    };
     let limits = input.options.limits(&asking);
     let keep = asking.gateway.0.keep.clone();
-    dressed(
-        answer,
-        Some(&task.tool_id),
-        masks,
-        limits,
-        asking.call,
-        keep,
-    )
-    .await
+    dressed(answer, Some(&of), masks, limits, asking.call, keep).await
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
-use rung_tool::{Answers, Call, Names, Question, Served, TaskUse};
+use rung_tool::{Answers, Call, Names, Question, Served, TaskUse, Trace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -65,6 +65,7 @@ pub(super) struct Start {
     params: Option<Box<RawValue>>,
     /// The run that this request brings answers for.
     waiting: Option<Waiting>,
+    trace: Option<Arc<Trace>>,
 }
 
 impl Start {
@@ -104,6 +105,7 @@ impl Start {
             server,
             client,
             waiting,
+            trace: meta.trace(),
         })
     }
 
@@ -118,6 +120,7 @@ impl Start {
             deadline: None,
             names: Names::Dotted,
             peer: self.exchange.clone(),
+            trace: self.trace.clone(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Street, error, text};
+use crate::gateway::{Street, error, plays, text};
 
 #[test]
 fn a_tool_is_described_briefly_or_with_its_whole_schema() {
@@ -312,4 +312,119 @@ fn null_is_as_good_as_nothing_where_nothing_is_required() {
     assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
     let refused = client.call("gateway.refresh", &json!({"unheard_of": null}));
     assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+}
+
+#[test]
+fn what_there_is_to_an_argument_is_told_or_marked() {
+    let street = Street::new();
+    street.configure(&json!({"leaks": plays("leaks")}));
+    let mut client = street.client(&[]);
+    let told = client.call("gateway.describe", &json!({"tool_id": "leaks::give"}));
+    let arguments = told["structuredContent"]["args"].as_array().unwrap();
+    let argument = |name: &str| arguments.iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!(argument("code")["nested"], true, "{told}");
+    assert_eq!(
+        argument("tags")["item_schema"],
+        json!({"type": "string", "enum": ["x", "y"]}),
+        "{told}"
+    );
+    for plain in ["a", "names"] {
+        let argument = argument(plain);
+        assert!(argument.get("nested").is_none(), "{told}");
+        assert!(argument.get("item_schema").is_none(), "{told}");
+    }
+}
+
+#[test]
+fn what_is_wrong_inside_of_an_option_is_told_with_its_place() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    for (member, close) in [
+        ("options", "timeout_m"),
+        ("trace_context", "traceparents"),
+        ("task", "metadatas"),
+    ] {
+        let refused = client.call(
+            "gateway.invoke",
+            &json!({"tool_id": "house::count", member: {close: 1}}),
+        );
+        let told = error(&refused);
+        assert_eq!(told["code"], "invalid_arguments", "{refused}");
+        assert!(told["hint"].as_str().is_some(), "{refused}");
+        let path = told["details"]["path"].as_str().unwrap();
+        assert!(path.starts_with(member), "{refused}");
+    }
+    assert_eq!(street.times("house", "count"), 0);
+}
+
+/// How a call is traced goes on to whoever does it; what is said in the call itself wins.
+#[test]
+fn a_call_is_traced_through_the_gateway() {
+    let street = Street::new();
+    street.configure(&json!({"mirror": plays("meta")}));
+    let mut client = street.client(&[]);
+    let trace =
+        json!({"traceparent": "00-outer", "tracestate": "a=1", "baggage": "b=2", "other": "no"});
+    for (own, expected) in [(None, "00-outer"), (Some("00-inner"), "00-inner")] {
+        let mut arguments = json!({"tool_id": "mirror::a"});
+        if let Some(own) = own {
+            arguments["_meta"] = json!({"traceparent": own});
+        }
+        let said = client.request(
+            "tools/call",
+            &json!({"name": "gateway.invoke", "arguments": arguments, "_meta": trace}),
+        );
+        let meta: Value = serde_json::from_str(text(&said["result"])).unwrap();
+        assert_eq!(meta["traceparent"], expected, "{said}");
+        assert_eq!(
+            (&meta["tracestate"], &meta["baggage"], &meta["other"]),
+            (&json!("a=1"), &json!("b=2"), &Value::Null),
+            "{said}"
+        );
+    }
+}
+
+/// Whoever knows tools by plain names is told plain names.
+#[test]
+fn tools_are_named_as_the_caller_knows_them() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&["--tool-names", "plain"]);
+    let listed = client.request("tools/list", &json!({}));
+    let listed = listed["result"]["tools"].to_string();
+    assert!(listed.contains("gateway_invoke"), "{listed}");
+    for dotted in ["gateway.", "rung.read"] {
+        assert!(!listed.contains(dotted), "{listed}");
+    }
+    let told = client.call("gateway_describe", &json!({"tool_id": "house::say"}));
+    assert_eq!(
+        told["structuredContent"]["invoke_as"], "gateway_invoke",
+        "{told}"
+    );
+}
+
+/// What the fourteen tools cost everybody who lists them.
+#[test]
+fn the_definitions_are_short() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let listed = client.request("tools/list", &json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap().iter();
+    let ours: Vec<&Value> = tools
+        .filter(|tool| tool["name"].as_str().unwrap().starts_with("gateway."))
+        .collect();
+    let bytes = json!(ours).to_string().len();
+    assert!(bytes <= 6_000, "{bytes} bytes");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let street = Street::new();
+    let mut house = street.house("house");
+    house["cwd"] = "/nowhere/at/all".into();
+    street.configure(&json!({"house": house}));
+    let mut client = street.client(&[]);
+    let failed = client.invoke("house::count", &json!({}));
+    let told = error(&failed)["message"].as_str().unwrap();
+    assert!(told.contains("/nowhere/at/all"), "{failed}");
+    assert!(!told.contains("could not be started"), "{failed}");
 }

@@ -373,3 +373,97 @@ fn a_task_of_a_server_that_is_everybodys_is_not_told_anybodys_folders() {
         assert!(is_asked_nothing(&client), "{sharing}: {:?}", client.heard);
     }
 }
+
+/// Nothing of what a server says of a task is lost, and what is said of it is true.
+#[test]
+fn a_task_is_told_with_everything_its_server_says() {
+    let street = Street::new();
+    street.configure(&json!({"works": plays("tasks")}));
+    let mut client = street.client(&[]);
+    client.call("gateway.invoke", &wish());
+    let connected = client.call("gateway.connect_server", &json!({"server_name": "works"}));
+    assert_eq!(
+        connected["structuredContent"]["active_task_count"], 1,
+        "{connected}"
+    );
+    let looked = client.call("gateway.tasks_get", &named());
+    let task = &looked["structuredContent"]["task"];
+    assert_eq!(
+        (&task["raw"], &task["unusable_fields"]),
+        (&json!({"vendor": 1}), &Value::Null),
+        "{looked}"
+    );
+    let listed = client.call("gateway.tasks_list", &json!({}));
+    let task = &listed["structuredContent"]["tasks"][0];
+    assert_eq!(task["raw"]["vendor"], 1, "{listed}");
+    let result = client.call("gateway.tasks_result", &named());
+    let said = &result["structuredContent"];
+    assert_eq!(
+        said["task"],
+        json!({"task_id": "t1", "status": "completed"}),
+        "{result}"
+    );
+    let street = Street::new();
+    street.configure(&json!({"works": plays("tasks-last")}));
+    let mut client = street.client(&[]);
+    client.call("gateway.invoke", &wish());
+    let told = client.call("gateway.tasks_cancel", &named());
+    let said = &told["structuredContent"];
+    assert_eq!(said["status"], said["task"]["status"], "{told}");
+    assert!(said["message"].as_str().unwrap().contains("t1"), "{told}");
+}
+
+/// Whoever does not wait long enough is told that the task goes on.
+#[test]
+fn a_task_outlives_the_wait_for_it() {
+    let street = Street::new();
+    street.configure(&json!({"works": street.traced("tasks-last", "works")}));
+    let mut client = street.client(&[]);
+    client.call("gateway.invoke", &wish());
+    let waiting = |ms: u64| {
+        let mut wait = named();
+        wait["options"] = json!({"timeout_ms": ms});
+        wait
+    };
+    let refused = client.call("gateway.tasks_result", &waiting(1));
+    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+    assert_eq!(
+        error(&refused)["details"]["path"],
+        "options.timeout_ms",
+        "{refused}"
+    );
+    let late = client.call("gateway.tasks_result", &waiting(1_000));
+    let told = error(&late);
+    assert_eq!(told["code"], "deadline_exceeded", "{late}");
+    assert!(
+        told["message"].as_str().unwrap().contains("goes on"),
+        "{late}"
+    );
+    assert!(!late.to_string().contains("asked to stop"), "{late}");
+    assert_eq!(street.times("works", "tasks/cancel"), 0);
+    let looked = client.call("gateway.tasks_get", &named());
+    assert_eq!(
+        looked["structuredContent"]["task"]["status"], "working",
+        "{looked}"
+    );
+}
+
+#[test]
+fn a_server_that_does_not_listen_is_stopped_soon() {
+    let street = Street::new();
+    street.configure(&json!({"works": plays("tasks-deaf")}));
+    let mut client = street.client(&[]);
+    client.call("gateway.invoke", &wish());
+    let began = std::time::Instant::now();
+    let stopped = client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "works", "force": true}),
+    );
+    let said = &stopped["structuredContent"];
+    assert_eq!(
+        (&said["active_task_count"], &said["cancelled_task_count"]),
+        (&json!(1), &json!(0)),
+        "{stopped}"
+    );
+    assert!(began.elapsed() < std::time::Duration::from_secs(20));
+}
