@@ -229,10 +229,10 @@ impl Keep for KeptOnce {
         body: &mut dyn std::io::Read,
     ) -> Result<Handle, Fault> {
         if let Some(handle) = self.handle.get() {
-            return Ok(handle.clone());
+            return Ok(*handle);
         }
         let handle = self.keep.keep(permit, content_type, body)?;
-        Ok(self.handle.get_or_init(|| handle).clone())
+        Ok(*self.handle.get_or_init(|| handle))
     }
 }
 

@@ -76,6 +76,7 @@ impl Direct {
             arguments,
             meta: traced(None, call),
             timeout: TIMEOUT,
+            counts_start: false,
             as_task: None,
         };
         let answer = match self.0.invoke(call, &order).await? {

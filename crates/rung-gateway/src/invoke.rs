@@ -24,6 +24,8 @@ pub(crate) struct Order<'a> {
     /// What goes along in `_meta`, as an object.
     pub(crate) meta: Option<String>,
     pub(crate) timeout: Duration,
+    /// Whether that is also what its server has to start: whoever says how long something may take means all of it.
+    pub(crate) counts_start: bool,
     pub(crate) as_task: Option<AsTask>,
 }
 
@@ -39,8 +41,8 @@ pub(crate) struct Called<'a> {
     pub(crate) order: &'a Order<'a>,
     pub(crate) server: &'a Arc<Server>,
     pub(crate) tool: &'a Known,
-    /// When nobody waits for it any more.
-    pub(crate) until: Instant,
+    /// When nobody waits any more for its server to be ready.
+    pub(crate) ready_by: Instant,
 }
 
 /// What became of it.
@@ -175,15 +177,19 @@ impl Gateway {
         };
         let running = self.0.calls.begin(call, work);
         let begun = running.begun.clone();
-        let until = Instant::now() + timeout;
-        let late = |_| server.not_ready(timeout);
+        let starting = match order.counts_start {
+            true => timeout,
+            false => timeout.max(self.0.options.opening),
+        };
+        let ready_by = Instant::now() + starting;
+        let late = |_| server.not_ready(starting);
         let working = async {
             let known = self.tool_of(call, &server, &name);
-            let mut tool = timeout_at(until, known).await.map_err(late)??;
+            let mut tool = timeout_at(ready_by, known).await.map_err(late)??;
             if let Err(wrong) = check(&tool, order.arguments) {
                 // It may take something else than when it was last looked.
                 let now = self.tool_now(call, &server, &name);
-                let now = timeout_at(until, now).await;
+                let now = timeout_at(ready_by, now).await;
                 tool = now.ok().and_then(Result::ok).ok_or(wrong)?;
                 check(&tool, order.arguments)?;
             }
@@ -191,7 +197,7 @@ impl Gateway {
                 order,
                 server: &server,
                 tool: &tool,
-                until,
+                ready_by,
             };
             self.attempt(call, &called, &begun).await
         };
@@ -216,7 +222,7 @@ impl Gateway {
     ) -> Result<Outcome, Fault> {
         let mut again = true;
         loop {
-            let open = timeout_at(called.until, called.server.open(call)).await;
+            let open = timeout_at(called.ready_by, called.server.open(call)).await;
             let late = |_| called.server.not_ready(begun.timeout);
             let instance = open.map_err(late)??;
             match self.send(call, called, begun, instance).await {
@@ -237,8 +243,12 @@ impl Gateway {
         instance: InUse,
     ) -> Result<Outcome, Error> {
         let order = called.order;
+        let deadline = match order.counts_start {
+            true => called.ready_by,
+            false => Instant::now() + begun.timeout,
+        };
         let how = How {
-            deadline: Some(called.until),
+            deadline: Some(deadline),
             delegate: Some(Arc::new(Heard::by(self, call, begun, &instance))),
             meta: order.meta.clone(),
             ..How::default()

@@ -87,6 +87,9 @@ impl Redactor {
             .into_iter()
             .filter(|secret| secret.len() >= SHORTEST_SECRET_BYTES)
             .collect();
+        // What is told line by line is told without what is between them.
+        let lines: Vec<&str> = secrets.iter().flat_map(|secret| lines_of(secret)).collect();
+        secrets.extend(lines);
         secrets.sort_unstable();
         secrets.dedup();
         Self {
@@ -262,6 +265,14 @@ impl Secrets {
             hint: AhoCorasick::new(hints).ok()?,
         })
     }
+}
+
+/// The lines of a secret that has several, but for those that are short or say what it is.
+fn lines_of(secret: &str) -> impl Iterator<Item = &str> {
+    const LEAST_BYTES: usize = 16;
+    let lines = secret.contains('\n').then(|| secret.lines().map(str::trim));
+    let telling = |line: &&str| line.len() >= LEAST_BYTES && !line.starts_with("-----");
+    lines.into_iter().flatten().filter(telling)
 }
 
 /// How a member is written for patterns.

@@ -495,3 +495,15 @@ proptest! {
         prop_assert_eq!(decoded(&raw[1..raw.len() - 1]), text);
     }
 }
+
+#[test]
+fn a_secret_of_several_lines_is_masked_line_by_line_as_well() {
+    let key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nshort\n-----END KEY-----";
+    let redactor = of(&[], &[key]);
+    assert_eq!(redactor.text(&format!("a {key} b")), "a [REDACTED] b");
+    let told = "-----BEGIN KEY----- | MIIEvQIBADANBgkqhkiG | short";
+    assert_eq!(
+        redactor.text(told),
+        "-----BEGIN KEY----- | [REDACTED] | short"
+    );
+}

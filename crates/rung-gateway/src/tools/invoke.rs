@@ -254,6 +254,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         arguments,
         meta: traced(input.meta(), call),
         timeout: options.timeout(),
+        counts_start: options.timeout_ms.is_some(),
         as_task: wish.map(|wish| AsTask {
             ttl_ms: wish.ttl.map(|seconds| seconds.saturating_mul(1_000)),
         }),
