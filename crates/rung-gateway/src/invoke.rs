@@ -177,9 +177,10 @@ impl Gateway {
         };
         let running = self.0.calls.begin(call, work);
         let begun = running.begun.clone();
-        let starting = match order.counts_start {
-            true => timeout,
-            false => timeout.max(self.0.options.opening),
+        let starting = if order.counts_start {
+            timeout
+        } else {
+            timeout.max(self.0.options.opening)
         };
         let ready_by = Instant::now() + starting;
         let late = |_| server.not_ready(starting);
@@ -243,9 +244,10 @@ impl Gateway {
         instance: InUse,
     ) -> Result<Outcome, Error> {
         let order = called.order;
-        let deadline = match order.counts_start {
-            true => called.ready_by,
-            false => Instant::now() + begun.timeout,
+        let deadline = if order.counts_start {
+            called.ready_by
+        } else {
+            Instant::now() + begun.timeout
         };
         let how = How {
             deadline: Some(deadline),

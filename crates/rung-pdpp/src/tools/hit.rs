@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::ask::encoded;
 use super::id::{RecordId, is_name};
-use super::json::Json;
+use super::json::{Json, Members};
 use super::text::{cut, first_text, inline, one_line};
 
 /// Code points of a snippet and of an excerpt.
@@ -336,7 +336,7 @@ impl<'b> Further<'b> {
             long: Vec::new(),
         };
         let members = hit.as_object().into_iter();
-        for (name, value) in members.flat_map(|members| members.iter()) {
+        for (name, value) in members.flat_map(Members::iter) {
             if is_told(name, value, head, fields) {
                 continue;
             }

@@ -282,8 +282,8 @@ impl Page<'_> {
         ];
         for (at, (text_bytes, chars, links, most)) in manners.into_iter().enumerate() {
             let last = at + 1 == manners.len();
-            let least = self.hits.iter().map(|hit| hit.least_brief_bytes(chars));
-            if !last && body.get().len() + least.sum::<usize>() + text_bytes / 2 > most {
+            let each = self.hits.iter().map(|hit| hit.least_brief_bytes(chars));
+            if !last && body.get().len() + each.sum::<usize>() + text_bytes / 2 > most {
                 continue;
             }
             let brief = |hit| BriefHit {

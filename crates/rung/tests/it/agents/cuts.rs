@@ -9,7 +9,8 @@ use crate::stdio::Stdio;
 
 const TOKEN: &str = "a-scoped-token-of-some-length";
 
-fn row(n: usize, data: Value) -> Value {
+fn row(n: usize, data: impl Into<Value>) -> Value {
+    let data = data.into();
     json!({"object": "record", "id": format!("r{n}"), "stream": "things", "connection_id": "c", "emitted_at": "2026-01-01T00:00:00Z", "data": data})
 }
 
@@ -205,7 +206,8 @@ fn the_words_keep_to_their_bound_where_records_are_lists() {
 
 #[test]
 fn a_cursor_is_good_also_where_the_provider_has_no_digests() {
-    let text: String = (0..2_000).map(|n| format!("{n} ")).collect();
+    let words: Vec<String> = (0..2_000).map(|n| n.to_string()).collect();
+    let text = words.join(" ");
     let rows = |text: &str| vec![row(0, json!({"body": text}))];
     let sandbox = Sandbox::new();
     let same = provider(rows(&text));
