@@ -1,7 +1,9 @@
 //! A hit of a search, in the form that every reader of results knows.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
+use memchr::memmem::Finder;
 use rung_ladder::{json_char_bytes, json_string_bytes};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -90,7 +92,7 @@ pub(super) struct Hit<'b> {
     /// Its members before the snippet, in the order in which they are written.
     head: Vec<(&'static str, Cow<'b, str>)>,
     pub(super) id: Option<RecordId>,
-    pub(super) snippet: Option<String>,
+    pub(super) snippet: Option<Passage>,
     /// Whether its names take so much that nothing but its id can be told beside its title.
     pub(super) lean: bool,
     /// Bytes of its names.
@@ -102,12 +104,93 @@ pub(super) struct Hit<'b> {
 
 pub(super) struct Excerpt<'b> {
     pub(super) field: &'b str,
-    pub(super) text: String,
+    given: &'b str,
+    /// What of it is shown, once it is.
+    passage: OnceCell<Passage>,
     pub(super) complete: bool,
     /// What else it is read with.
     further: Vec<(&'static str, &'b Json<'b>)>,
 }
 
+/// The words of a question, small.
+pub(super) struct Sought(Vec<Finder<'static>>);
+
+impl Sought {
+    pub(super) fn of(q: &str) -> Self {
+        let words = q.split_whitespace().take(MAX_WORDS);
+        let words = words.map(|word| Finder::new(&word.to_lowercase()).into_owned());
+        Self(words.collect())
+    }
+
+    /// Where the first of them is that a text has, in code points.
+    fn first_in(&self, text: &str) -> Option<usize> {
+        let foreign = self.0.iter().any(|word| !word.needle().is_ascii());
+        let small = if foreign {
+            text.to_lowercase()
+        } else {
+            text.to_ascii_lowercase()
+        };
+        let mut places = self.0.iter().map(|word| word.find(small.as_bytes()));
+        let at = places.find_map(|at| at)?;
+        // Small letters may take more or fewer bytes; then the beginning will do.
+        text.is_char_boundary(at)
+            .then(|| text[..at].chars().count())
+    }
+}
+
+/// A text on one line, and where in it what was looked for is.
+pub(super) struct Passage {
+    text: String,
+    /// Code points before it.
+    found: usize,
+}
+
+impl Passage {
+    fn of(given: &str, sought: &Sought) -> Self {
+        // What is shown is near the beginning or near a word of the question; nobody looks further.
+        let plain = plain(rung_ladder::head(given, MAX_LOOKED_AT));
+        let whole = Self {
+            found: 0,
+            text: one_line(&plain).into_owned(),
+        };
+        let whole = Self {
+            found: sought.first_in(&whole.text).unwrap_or(0),
+            ..whole
+        };
+        let (start, shown) = whole.part(SNIPPET_CHARS);
+        let before = usize::from(start > 0);
+        match shown {
+            Cow::Borrowed(_) => whole,
+            Cow::Owned(text) => Self {
+                text,
+                found: whole.found - start + before,
+            },
+        }
+    }
+
+    /// So many code points of it, around what was looked for.
+    pub(super) fn around(&self, chars: usize) -> Cow<'_, str> {
+        self.part(chars).1
+    }
+
+    /// The same, and after how many code points it begins.
+    fn part(&self, chars: usize) -> (usize, Cow<'_, str>) {
+        if !super::text::is_longer(&self.text, chars) {
+            return (0, Cow::Borrowed(&self.text));
+        }
+        let start = self.found.saturating_sub(chars / 3);
+        let from = super::text::nth_char(&self.text, start).unwrap_or(self.text.len());
+        let shown = cut(&self.text[from..], chars.saturating_sub(2));
+        let shown = if start > 0 {
+            format!("…{shown}")
+        } else {
+            shown.into_owned()
+        };
+        (start, shown.into())
+    }
+}
+
+/// A text without the marks around what was found.
 fn plain(text: &str) -> Cow<'_, str> {
     MARKS
         .iter()
@@ -128,46 +211,12 @@ fn without<'t>(text: Cow<'t, str>, mark: &str) -> Cow<'t, str> {
     rest.into()
 }
 
-/// The part of a text around what was looked for, on one line.
-fn excerpt<'t>(text: &'t str, q: &str, chars: usize) -> Cow<'t, str> {
-    // What is shown is near the beginning or near a word of the question; nobody looks further.
-    match one_line(rung_ladder::head(text, MAX_LOOKED_AT)) {
-        Cow::Borrowed(line) => around(line, q, chars),
-        Cow::Owned(line) => around(&line, q, chars).into_owned().into(),
-    }
-}
-
-/// The part of a line around what was looked for.
-pub(super) fn around<'t>(text: &'t str, q: &str, chars: usize) -> Cow<'t, str> {
-    if !super::text::is_longer(text, chars) {
-        return text.into();
-    }
-    let low = text.to_lowercase();
-    let word = q.split_whitespace().take(MAX_WORDS).find_map(|word| {
-        let at = low.find(&word.to_lowercase())?;
-        // Lower case may be longer or shorter; then the beginning will do.
-        text.is_char_boundary(at)
-            .then(|| text[..at].chars().count())
-    });
-    let start = word.unwrap_or(0).saturating_sub(chars / 3);
-    let from = text
-        .char_indices()
-        .nth(start)
-        .map_or(text.len(), |(at, _)| at);
-    let shown = cut(&text[from..], chars.saturating_sub(2));
-    if start > 0 {
-        format!("…{shown}").into()
-    } else {
-        shown.into_owned().into()
-    }
-}
-
 impl<'b> Hit<'b> {
     /// Reads a hit for a reply of so many bytes.
     pub(super) fn of(
         at: usize,
         hit: &'b Json<'b>,
-        q: &str,
+        sought: &Sought,
         provider: &str,
         reply_bytes: usize,
     ) -> Self {
@@ -231,7 +280,7 @@ impl<'b> Hit<'b> {
             let list: Vec<Excerpt<'_>> = list
                 .into_iter()
                 .flatten()
-                .filter_map(|one| Excerpt::of(one, q))
+                .filter_map(Excerpt::of)
                 .take(MAX_EXCERPTS)
                 .collect();
             if !list.is_empty() {
@@ -251,17 +300,16 @@ impl<'b> Hit<'b> {
             names_bytes,
             id: id.filter(|_| fits),
             lean: names_bytes + fields_bytes > most,
-            snippet: snippet.map(|text| excerpt(&plain(text), q, SNIPPET_CHARS).into_owned()),
+            snippet: snippet.map(|text| Passage::of(text, sought)),
             excerpts,
         }
     }
 
     /// Bytes that it takes at least, with everything that is known of it.
     pub(super) fn least_bytes(&self) -> usize {
-        let excerpts = self.all_excerpts();
-        let excerpts = excerpts.map(|one| one.field.len() + json_string_bytes(&one.text));
-        let snippet = self.snippet.as_deref().map_or(0, json_string_bytes);
-        self.names_bytes + excerpts.sum::<usize>() + snippet
+        let snippet = self.snippet.as_ref();
+        let snippet = snippet.map_or(0, |snippet| json_string_bytes(&snippet.text));
+        self.names_bytes + snippet
     }
 
     /// Bytes that it takes at least in fewer words, with so many code points of its snippet.
@@ -269,9 +317,18 @@ impl<'b> Hit<'b> {
         if self.lean {
             return 0;
         }
+        const SNIPPET_BYTES: usize = r#""snippet":"","#.len();
+        const LIST_BYTES: usize = r#""evidence_excerpts":[],"#.len();
+        const EXCERPT_BYTES: usize = r#"{"field_path":},"#.len();
         let snippet = self.snippet.as_ref();
-        let snippet = snippet.map_or(0, |text| text.len().min(chars));
-        self.names_bytes + self.further.bytes + snippet
+        let snippet = snippet.map_or(0, |snippet| {
+            SNIPPET_BYTES + snippet.text.len().min(chars.saturating_sub(2))
+        });
+        let fields = self.first_excerpts().into_iter();
+        let fields = fields.map(|one| EXCERPT_BYTES + json_string_bytes(one.field));
+        let fields: usize = fields.sum();
+        let list = if fields > 0 { LIST_BYTES } else { 0 };
+        self.names_bytes + self.further.bytes + snippet + list + fields
     }
 
     /// What stands under one of its names.
@@ -412,7 +469,7 @@ impl Serialize for Reading<'_> {
 }
 
 /// A hit with everything that is known of it.
-pub(super) struct WholeHit<'s>(pub(super) &'s Hit<'s>);
+pub(super) struct WholeHit<'s>(pub(super) &'s Hit<'s>, pub(super) &'s Sought);
 
 impl Serialize for WholeHit<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -425,19 +482,19 @@ impl Serialize for WholeHit<'_> {
             #[serde(skip_serializing_if = "Option::is_none")]
             read: Option<Reading<'s>>,
         }
-        let hit = self.0;
+        let Self(hit, sought) = *self;
         let mut told = serializer.serialize_map(None)?;
         for (name, text) in &hit.head {
             told.serialize_entry(name, text)?;
         }
         if let Some(snippet) = &hit.snippet {
-            told.serialize_entry("snippet", snippet)?;
+            told.serialize_entry("snippet", &snippet.text)?;
         }
         for (name, list) in &hit.excerpts {
             let each = list.iter().map(|one| WholeExcerpt {
                 field_path: one.field,
-                text: &one.text,
-                preview_text: cut(&one.text, BRIEF_CHARS),
+                text: &one.passage(sought).text,
+                preview_text: cut(&one.passage(sought).text, BRIEF_CHARS),
                 complete: one.complete,
                 read: hit.id.is_some().then(|| hit.reading(one)),
             });
@@ -450,7 +507,7 @@ impl Serialize for WholeHit<'_> {
 /// The same in fewer words: an excerpt that repeats the snippet says only where it is.
 pub(super) struct BriefHit<'s> {
     pub(super) hit: &'s Hit<'s>,
-    pub(super) q: &'s str,
+    pub(super) sought: &'s Sought,
     pub(super) chars: usize,
     pub(super) provider: &'s str,
 }
@@ -469,7 +526,6 @@ impl Serialize for BriefHit<'_> {
             #[serde(skip_serializing_if = "std::ops::Not::not")]
             complete: bool,
         }
-        let shown = |text| around(text, self.q, self.chars);
         let mut told = serializer.serialize_map(None)?;
         for (name, text) in &self.hit.head {
             match *name {
@@ -486,12 +542,13 @@ impl Serialize for BriefHit<'_> {
             told.serialize_entry(name, value)?;
         }
         if let Some(snippet) = &self.hit.snippet {
-            told.serialize_entry("snippet", &shown(snippet))?;
+            told.serialize_entry("snippet", &snippet.around(self.chars))?;
         }
         let firsts = self.hit.first_excerpts().into_iter();
         let each = firsts.filter(|_| !self.hit.lean).map(|one| BriefExcerpt {
             field_path: one.field,
-            preview_text: self.hit.snippet.is_none().then(|| shown(&one.text)),
+            preview_text: (self.hit.snippet.is_none())
+                .then(|| one.passage(self.sought).around(self.chars)),
             complete: one.complete,
         });
         let list: Vec<BriefExcerpt<'_>> = each.collect();
@@ -503,7 +560,7 @@ impl Serialize for BriefHit<'_> {
 }
 
 impl<'b> Excerpt<'b> {
-    fn of(one: &'b Json<'b>, q: &str) -> Option<Self> {
+    fn of(one: &'b Json<'b>) -> Option<Self> {
         let field = first_text(one, &["field_path", "field", "path"])?;
         let field = Some(field).filter(|field| is_name(field))?;
         let text = first_text(one, &["text", "preview_text", "snippet"]).unwrap_or_default();
@@ -524,10 +581,16 @@ impl<'b> Excerpt<'b> {
         }
         Some(Self {
             field,
-            text: excerpt(&plain(text), q, SNIPPET_CHARS).into_owned(),
+            given: text,
+            passage: OnceCell::new(),
             complete,
             further,
         })
+    }
+
+    /// What of it is shown.
+    pub(super) fn passage(&self, sought: &Sought) -> &Passage {
+        self.passage.get_or_init(|| Passage::of(self.given, sought))
     }
 
     /// What it is read with under a name.

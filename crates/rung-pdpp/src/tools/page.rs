@@ -710,8 +710,10 @@ impl<'a> Page<'a> {
                     listed = listed.max(whole + slack);
                 }
                 let least = least(listed);
-                if least > budget {
-                    smallest = smallest.min(least + 1_000);
+                let last = manner.least_chars == MANNERS[MANNERS.len() - 1].least_chars;
+                let likely = if last { 0 } else { self.likely_bytes(manner) };
+                if least + likely > budget {
+                    smallest = smallest.min(least + likely.max(1_000));
                     continue;
                 }
                 let room = Room {
@@ -779,6 +781,22 @@ impl<'a> Page<'a> {
             return Err(TooMany(try_with.clamp(1, rows - 1)));
         }
         Ok(self.what_fits(words))
+    }
+
+    /// Bytes that the words and the links of a page are likely to take, no more than they will as a rule: of long records as much is
+    /// told as may be.
+    fn likely_bytes(&self, manner: Manner) -> usize {
+        const AROUND_BYTES: usize = 250;
+        const LINK_BYTES: usize = 150;
+        const TOLD_ROWS: usize = 5;
+        let told = self.list().iter().take(TOLD_ROWS);
+        let told: usize = told.map(Json::bytes).sum();
+        let links = if self.asking.options.links && self.asking.call.rendering.links {
+            manner.links.min(self.list().len())
+        } else {
+            0
+        };
+        manner.text_chars.min(told) * 3 / 4 + AROUND_BYTES + links * LINK_BYTES
     }
 
     /// How many records there are.

@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::filter::filter_pairs;
-use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, WholeHit, around, within};
+use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, Passage, Sought, WholeHit, within};
 use super::id::{WindowId, check_name};
 use super::json::Json;
 use super::list::{cursor, hits, hits_at, told};
 use super::refusal::Refusal;
-use super::text::{cut, first_text, inline, quoted, scalar};
+use super::text::{cut, first_text, inline, json_text, quoted, scalar};
 use super::{Asking, Definition, Structured, read_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -153,6 +153,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         .with("cursor", input.cursor.as_deref())
         .and(filter_pairs(input.filter.as_ref())?)
         .with("connection_id", input.connection_id.as_deref());
+    let sought = Sought::of(&input.q);
     let mut limit = input.limit.unwrap_or(HITS);
     let mut shortened = false;
     loop {
@@ -174,10 +175,10 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let (provider, bytes) = (asking.provider.url(), asking.usual_bytes());
         let each = hits(&body).iter().take(limit).enumerate();
         let page = Page {
-            q: &input.q,
+            sought: &sought,
             has_more: told(&body, "has_more").is_some_and(|more| *more == true) || given > limit,
             hits: each
-                .map(|(at, hit)| Hit::of(at, hit, &input.q, provider, bytes))
+                .map(|(at, hit)| Hit::of(at, hit, &sought, provider, bytes))
                 .collect(),
             body: &body,
             request_id: answer.request_id.as_deref(),
@@ -213,12 +214,19 @@ const MAX_FAILED: usize = 4;
 const CLOSING: &str =
     "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately.";
 const CLOSING_BESIDE: &str = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits: structuredContent.results";
+/// What stands around hits and words: how to read on, a link, and whose hits they are.
+const AROUND_BYTES: usize = 500;
 /// Names of members that are said to be left out.
 const MAX_OMITTED: usize = 8;
 
+/// So many code points around what was looked for, as JSON writes them.
+fn shown(passage: &Passage, chars: usize) -> String {
+    json_text(&passage.around(chars))
+}
+
 /// A page of hits.
 struct Page<'b> {
-    q: &'b str,
+    sought: &'b Sought,
     body: &'b Json<'b>,
     hits: Vec<Hit<'b>>,
     has_more: bool,
@@ -283,12 +291,14 @@ impl Page<'_> {
         for (at, (text_bytes, chars, links, most)) in manners.into_iter().enumerate() {
             let last = at + 1 == manners.len();
             let each = self.hits.iter().map(|hit| hit.least_brief_bytes(chars));
-            if !last && body.get().len() + each.sum::<usize>() + text_bytes / 2 > most {
+            // The words take nearly as much as they may.
+            let around = AROUND_BYTES + text_bytes * 3 / 4;
+            if !last && body.get().len() + each.sum::<usize>() + around > most {
                 continue;
             }
             let brief = |hit| BriefHit {
                 hit,
-                q: self.q,
+                sought: self.sought,
                 chars,
                 provider: asking.provider.url(),
             };
@@ -297,7 +307,6 @@ impl Page<'_> {
             smallest = bytes + 1_500;
             // One hit cannot be had in smaller pieces.
             let must = last && self.hits.len() < 2;
-            // The words take nearly as much as they may.
             if bytes + text_bytes / 2 > most && !must {
                 continue;
             }
@@ -323,7 +332,8 @@ impl Page<'_> {
         if self.body.bytes() + hits > budget {
             return None;
         }
-        let results = written(&self.hits.iter().map(WholeHit).collect::<Vec<_>>());
+        let whole = |hit| WholeHit(hit, self.sought);
+        let results = written(&self.hits.iter().map(whole).collect::<Vec<_>>());
         let structured = self.structured(asking, self.envelope(None), results, self.ladder());
         let whole = asking.reply(self.words(WORDS_BYTES), &structured, &self.windows(3));
         (whole.bytes() <= budget).then_some(whole)
@@ -462,16 +472,15 @@ impl Page<'_> {
         for (at, (hit, line)) in self.hits.iter().zip(&named).enumerate() {
             text.push_str(line);
             // What was found of it is told above, where there was room.
-            let snippet = hit.snippet.as_deref().filter(|_| !told[at]);
-            let shown = snippet.and_then(|snippet| {
+            let snippet = hit.snippet.as_ref().filter(|_| !told[at]);
+            let found = snippet.and_then(|snippet| {
                 let each = SNIPPET_CHARS.iter();
-                let mut each =
-                    each.map(|chars| format!(" snippet={}", self.shown(snippet, *chars)));
+                let mut each = each.map(|chars| format!(" snippet={}", shown(snippet, *chars)));
                 each.find(|shown| shown.len() <= room)
             });
-            if let Some(shown) = shown {
-                room -= shown.len();
-                text.push_str(&shown);
+            if let Some(found) = found {
+                room -= found.len();
+                text.push_str(&found);
             }
         }
         text.push_str(closing);
@@ -511,17 +520,12 @@ impl Page<'_> {
         lines
     }
 
-    /// The part of a text around what was looked for, as JSON writes it.
-    fn shown(&self, text: &str, chars: usize) -> String {
-        quoted(&around(text, self.q, chars), chars)
-    }
-
     fn excerpt_words(&self, number: usize, at: usize, one: &Excerpt<'_>, chars: usize) -> String {
         let mut line = format!(
             "\n{number}. result={} field_path={} snippet={} id={} complete={}",
             at + 1,
             one.field,
-            self.shown(&one.text, chars),
+            shown(one.passage(self.sought), chars),
             self.hits[at].shown_id(),
             one.complete
         );

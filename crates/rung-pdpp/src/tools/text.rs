@@ -20,7 +20,7 @@ pub(super) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
 }
 
 /// Where a code point begins, if there are so many.
-fn nth_char(text: &str, n: usize) -> Option<usize> {
+pub(super) fn nth_char(text: &str, n: usize) -> Option<usize> {
     if n >= text.len() {
         return None;
     }
@@ -78,8 +78,14 @@ fn is_one_line(text: &str) -> bool {
         return false;
     }
     let apart = bytes.windows(2).all(|two| two != b"  ");
-    let odd = |c: char| !c.is_ascii() && (c.is_whitespace() || c.is_control());
-    apart && (bytes.is_ascii() || !text.chars().any(odd))
+    // Whatever else is space or control begins with one of these.
+    let begins = |byte: &u8| matches!(byte, 0xc2 | 0xe1..=0xe3);
+    let odd = |(at, _): (usize, &u8)| {
+        let odd = |c: char| c.is_whitespace() || c.is_control();
+        text[at..].chars().next().is_some_and(odd)
+    };
+    let mut places = bytes.iter().enumerate();
+    apart && !places.by_ref().filter(|(_, byte)| begins(byte)).any(odd)
 }
 
 /// A value within a list, without what separates its parts.
@@ -121,10 +127,24 @@ mod tests {
         assert_eq!(inline("a b;c,[d]{e}\n\nf "), "a_b_c__d__e__f_");
         assert_eq!(quoted(" a\n  b\t\"c\" ", 80), "\"a b \\\"c\\\"\"");
         for apart in [
-            " a", "a ", "a  b", "a\nb", "a\u{a0}b", "a\u{7f}b", "\u{85}", " ",
+            " a",
+            "a ",
+            "a  b",
+            "a\nb",
+            "a\u{a0}b",
+            "a\u{7f}b",
+            "\u{85}",
+            " ",
+            "\u{1680}",
+            "ü\u{2028}",
+            "\u{3000}",
         ] {
             assert!(!is_one_line(apart), "{apart:?}");
             assert!(is_one_line(&one_line(apart)), "{apart:?}");
+        }
+        for c in '\u{80}'..=char::MAX {
+            let odd = c.is_whitespace() || c.is_control();
+            assert_eq!(is_one_line(&format!("a{c}b")), !odd, "{c:?}");
         }
         assert!(is_one_line("") && is_one_line("… a b") && is_one_line("\u{1F980} ü"));
         assert_eq!(cut("a\u{1F980}cd", 2), "a\u{1F980}…");
