@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use memchr::memmem::Finder;
-use rung_ladder::{json_char_bytes, json_string_bytes};
+use rung_ladder::{json_char_bytes, json_string_bytes, push_json_string};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
@@ -516,46 +516,59 @@ pub(super) struct BriefHit<'s> {
 const LEAN_TITLE_CHARS: usize = 80;
 const LEAN_URL_BYTES: usize = 200;
 
-impl Serialize for BriefHit<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct BriefExcerpt<'s> {
-            field_path: &'s str,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            preview_text: Option<Cow<'s, str>>,
-            #[serde(skip_serializing_if = "std::ops::Not::not")]
-            complete: bool,
+impl BriefHit<'_> {
+    /// Writes it as JSON.
+    pub(super) fn write(&self, out: &mut String) {
+        let mut first = true;
+        let mut name = |out: &mut String, name: &str| {
+            out.push(if std::mem::take(&mut first) { '{' } else { ',' });
+            push_json_string(out, name);
+            out.push(':');
+        };
+        for (own, text) in &self.hit.head {
+            let shown = match *own {
+                _ if !self.hit.lean => Cow::Borrowed(&**text),
+                "title" => cut(text, LEAN_TITLE_CHARS),
+                "url" if text.len() > LEAN_URL_BYTES => self.provider.into(),
+                "id" | "id_omitted" | "url" => Cow::Borrowed(&**text),
+                _ => continue,
+            };
+            name(out, own);
+            push_json_string(out, &shown);
         }
-        let mut told = serializer.serialize_map(None)?;
-        for (name, text) in &self.hit.head {
-            match *name {
-                name if !self.hit.lean => told.serialize_entry(name, text)?,
-                "title" => told.serialize_entry(name, &cut(text, LEAN_TITLE_CHARS))?,
-                "url" if text.len() > LEAN_URL_BYTES => {
-                    told.serialize_entry(name, self.provider)?;
-                }
-                "id" | "id_omitted" | "url" => told.serialize_entry(name, text)?,
-                _ => {}
+        if !self.hit.lean {
+            for (own, value) in &self.hit.further.short {
+                name(out, own);
+                value.write(out);
             }
         }
-        for (name, value) in self.hit.further.short.iter().filter(|_| !self.hit.lean) {
-            told.serialize_entry(name, value)?;
-        }
         if let Some(snippet) = &self.hit.snippet {
-            told.serialize_entry("snippet", &snippet.around(self.chars))?;
+            name(out, "snippet");
+            push_json_string(out, &snippet.around(self.chars));
         }
-        let firsts = self.hit.first_excerpts().into_iter();
-        let each = firsts.filter(|_| !self.hit.lean).map(|one| BriefExcerpt {
-            field_path: one.field,
-            preview_text: (self.hit.snippet.is_none())
-                .then(|| one.passage(self.sought).around(self.chars)),
-            complete: one.complete,
-        });
-        let list: Vec<BriefExcerpt<'_>> = each.collect();
-        if !list.is_empty() {
-            told.serialize_entry("evidence_excerpts", &list)?;
+        let firsts = self.hit.first_excerpts();
+        if !self.hit.lean && !firsts.is_empty() {
+            name(out, "evidence_excerpts");
+            for (at, one) in firsts.into_iter().enumerate() {
+                out.push(if at == 0 { '[' } else { ',' });
+                self.write_excerpt(out, one);
+            }
+            out.push(']');
         }
-        told.end()
+        out.push('}');
+    }
+
+    fn write_excerpt(&self, out: &mut String, one: &Excerpt<'_>) {
+        out.push_str("{\"field_path\":");
+        push_json_string(out, one.field);
+        if self.hit.snippet.is_none() {
+            out.push_str(",\"preview_text\":");
+            push_json_string(out, &one.passage(self.sought).around(self.chars));
+        }
+        if one.complete {
+            out.push_str(",\"complete\":true");
+        }
+        out.push('}');
     }
 }
 

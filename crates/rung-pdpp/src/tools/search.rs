@@ -12,7 +12,7 @@ use super::ask::Ask;
 use super::filter::filter_pairs;
 use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, Passage, Sought, WholeHit, within};
 use super::id::{WindowId, check_name};
-use super::json::Json;
+use super::json::{Json, Verbatim};
 use super::list::{cursor, hits, hits_at, told};
 use super::refusal::Refusal;
 use super::text::{cut, first_text, inline, json_text, quoted, scalar};
@@ -302,7 +302,16 @@ impl Page<'_> {
                 chars,
                 provider: asking.provider.url(),
             };
-            let results = written(&self.hits.iter().map(brief).collect::<Vec<_>>());
+            let mut results = String::with_capacity(most);
+            results.push('[');
+            for (at, hit) in self.hits.iter().enumerate() {
+                if at > 0 {
+                    results.push(',');
+                }
+                brief(hit).write(&mut results);
+            }
+            results.push(']');
+            let results = written(&Verbatim::of(results));
             let bytes = body.get().len() + results.get().len();
             smallest = bytes + 1_500;
             // One hit cannot be had in smaller pieces.
