@@ -314,12 +314,12 @@ impl<'b> Hit<'b> {
 
     /// Bytes that it takes at least in fewer words, with so many code points of its snippet.
     pub(super) fn least_brief_bytes(&self, chars: usize) -> usize {
-        if self.lean {
-            return 0;
-        }
         const SNIPPET_BYTES: usize = r#""snippet":"","#.len();
         const LIST_BYTES: usize = r#""evidence_excerpts":[],"#.len();
         const EXCERPT_BYTES: usize = r#"{"field_path":},"#.len();
+        if self.lean {
+            return 0;
+        }
         let snippet = self.snippet.as_ref();
         let snippet = snippet.map_or(0, |snippet| {
             SNIPPET_BYTES + snippet.text.len().min(chars.saturating_sub(2))

@@ -710,8 +710,7 @@ impl<'a> Page<'a> {
                     listed = listed.max(whole + slack);
                 }
                 let least = least(listed);
-                let last = manner.least_chars == MANNERS[MANNERS.len() - 1].least_chars;
-                let likely = if last { 0 } else { self.likely_bytes(manner) };
+                let likely = self.likely_bytes(manner);
                 if least + likely > budget {
                     smallest = smallest.min(least + likely.max(1_000));
                     continue;
@@ -784,11 +783,14 @@ impl<'a> Page<'a> {
     }
 
     /// Bytes that the words and the links of a page are likely to take, no more than they will as a rule: of long records as much is
-    /// told as may be.
+    /// told as may be. Of the shortest manner nothing is supposed: it is the last that is tried.
     fn likely_bytes(&self, manner: Manner) -> usize {
         const AROUND_BYTES: usize = 250;
         const LINK_BYTES: usize = 150;
         const TOLD_ROWS: usize = 5;
+        if manner.text_chars == MANNERS[MANNERS.len() - 1].text_chars {
+            return 0;
+        }
         let told = self.list().iter().take(TOLD_ROWS);
         let told: usize = told.map(Json::bytes).sum();
         let links = if self.asking.options.links && self.asking.call.rendering.links {
