@@ -1,5 +1,5 @@
 //! Measures the adapter against a provider that always says the same: from start to the first answer, its memory, and the processor
-//! time of a call beside a plain fetch of the same bytes.
+//! time of a call beside a plain fetch of the same bytes, all on one core.
 //!
 //! `cargo run --release [-- --calls N --only WORD --rung PATH]` prints a table, of the binary that is released or of another. Figures are for reading, not for asserting.
 
@@ -21,6 +21,7 @@ fn main() -> Result<()> {
     let said = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let calls: usize = said("--calls").map_or(Ok(3_000), |text| text.parse())?;
     let rung = said("--rung").map_or_else(rung, |path| Ok(PathBuf::from(path)))?;
+    stay_on_one_core()?;
     let provider = provider()?;
     let folder = tempfile::tempdir()?;
     let clients = folder.path().join(".pdpp/clients");
@@ -72,6 +73,16 @@ fn main() -> Result<()> {
     println!("(bar: {:.0} us added)", CALL_BAR_MS * 1_000.0);
     println!("\nmemory after all that: {:.1} MB (bar: {RSS_BAR_MB})", adapter.rss_mb()?);
     Ok(())
+}
+
+/// Keeps everything that is measured, and what it is measured with, on one core. To wake another costs more than many a call, for both alike, and
+/// how much depends on the machine.
+fn stay_on_one_core() -> Result<()> {
+    let mut cores = rustix::thread::sched_getaffinity(None)?;
+    let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|core| cores.is_set(*core));
+    cores.clear();
+    cores.set(last.context("a core")?);
+    Ok(rustix::thread::sched_setaffinity(None, &cores)?)
 }
 
 /// The best and the median of some times.
