@@ -104,10 +104,13 @@ pub(super) fn parse(name: &str, value: &Value) -> Result<Entry, Reason> {
         return Err(Reason::Name);
     }
     let entry = value.as_object().ok_or(Reason::NotAnObject)?;
-    match entry.get("disabled") {
-        None | Some(Value::Bool(false)) => {}
-        Some(Value::Bool(true)) => return Err(Reason::Disabled),
-        Some(_) => return Err(member("disabled", "true or false")),
+    // Clients say it in either way.
+    for (name, off) in [("disabled", true), ("enabled", false)] {
+        match entry.get(name) {
+            Some(Value::Bool(is)) if *is == off => return Err(Reason::Disabled),
+            None | Some(Value::Bool(_)) => {}
+            Some(_) => return Err(member(name, "true or false")),
+        }
     }
     let sharing = match text(entry, "sharing")? {
         None => Sharing::default(),
@@ -122,7 +125,12 @@ pub(super) fn parse(name: &str, value: &Value) -> Result<Entry, Reason> {
         Some(_) => return Err(member("era", "`legacy` or `modern`")),
     };
     let (command, url) = (text(entry, "command")?, text(entry, "url")?);
-    let form = match (text(entry, "type")?, command, url) {
+    // Others write the name of one transport in their own ways.
+    let kind = match text(entry, "type")? {
+        Some("streamableHttp" | "streamable_http") => Some("streamable-http"),
+        kind => kind,
+    };
+    let form = match (kind, command, url) {
         (None, Some(_), Some(_)) => return Err(Reason::TwoReaches),
         (None, None, None) => return Err(Reason::NoReach),
         (Some("stdio") | None, Some(program), _) => Form::Command {

@@ -163,6 +163,11 @@ fn an_entry_is_taken_or_named_with_its_reason() {
         (json!({"url": "https://x"}), None),
         (json!({"url": "HTTP://x", "type": "http"}), None),
         (json!({"url": "https://x", "type": "streamable-http"}), None),
+        (json!({"url": "https://x", "type": "streamableHttp"}), None),
+        (
+            json!({"url": "https://x", "type": "streamable_http", "enabled": true}),
+            None,
+        ),
         (json!({"url": "https://x", "type": "remote"}), None),
         (
             json!({"command": "x", "url": "https://x", "type": "sse"}),
@@ -178,6 +183,10 @@ fn an_entry_is_taken_or_named_with_its_reason() {
         ),
         (
             json!({"command": "x", "disabled": true}),
+            Some(Reason::Disabled),
+        ),
+        (
+            json!({"command": "x", "enabled": false}),
             Some(Reason::Disabled),
         ),
         (
@@ -312,7 +321,7 @@ fn variables_are_filled_in_everywhere() {
         .user(&json!({
             "c": {
                 "command": "${A}-x", "cwd": "${A}/in",
-                "args": ["${A}", "a${A}b${NONE:-c}d", "${EMPTY}", "${EMPTY:-e}", "$A", "${", "${}", "${1}", "${A", "${NONE:-}"],
+                "args": ["${A}", "a${A}b${NONE:-c}d", "${EMPTY}", "${EMPTY:-e}", "$A", "${", "${}", "${1}", "${A", "${NONE:-}", "${env:A}", "${input:A}"],
                 "env": {"N": 1, "B": true, "T": "x ${TOKEN}"}
             },
             "u": {"url": "https://${A}/${NONE:-p}", "headers": {"Authorization": "Bearer ${TOKEN}"}}
@@ -320,7 +329,18 @@ fn variables_are_filled_in_everywhere() {
         .load();
     let c = find(&loaded, "c");
     let args = [
-        "aa", "aaabcd", "", "e", "$A", "${", "${}", "${1}", "${A", "",
+        "aa",
+        "aaabcd",
+        "",
+        "e",
+        "$A",
+        "${",
+        "${}",
+        "${1}",
+        "${A",
+        "",
+        "aa",
+        "${input:A}",
     ];
     assert_eq!(command(c)[0], "aa-x");
     assert_eq!(command(c)[1..], args);

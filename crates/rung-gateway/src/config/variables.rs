@@ -1,6 +1,7 @@
 //! Variables in entries: where their values come from, and which of them are secrets.
 //!
-//! `${NAME}` stands for a value, `${NAME:-other}` for a value or what is written after the mark where there is none.
+//! `${NAME}` stands for a value, and so does `${env:NAME}`, as some clients write it; `${NAME:-other}` for a value or what is written
+//! after the mark where there is none.
 //! Everything else that has a `$` is itself.
 
 use std::collections::BTreeMap;
@@ -156,6 +157,7 @@ fn reference(text: &str) -> Option<(&str, Option<&str>, &str)> {
         Some((name, other)) => (name, Some(other)),
         None => (inside, None),
     };
+    let name = name.strip_prefix("env:").unwrap_or(name);
     is_name(name).then_some((name, other, after))
 }
 
