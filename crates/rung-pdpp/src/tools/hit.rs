@@ -36,6 +36,9 @@ const NAMES_SHARE: usize = 6;
 /// Code points of a short text, and bytes of a short list.
 const SHORT_CHARS: usize = 64;
 const SHORT_BYTES: usize = 200;
+/// Bytes of a list of excerpts in few words, and of one of them beside its field.
+const EXCERPTS_BYTES: usize = r#""evidence_excerpts":[],"#.len();
+const EXCERPT_BYTES: usize = r#"{"field_path":},"#.len();
 /// Members that are told as excerpts, or of which nothing is left to tell.
 const TOLD: [&str; 8] = [
     "object",
@@ -97,6 +100,8 @@ pub(super) struct Hit<'b> {
     pub(super) lean: bool,
     /// Bytes of its names.
     names_bytes: usize,
+    /// Bytes of all of it in few words, but for the snippet.
+    brief_bytes: usize,
     further: Further<'b>,
     /// Under which name excerpts came, and what they are.
     excerpts: Vec<(&'static str, Vec<Excerpt<'b>>)>,
@@ -289,13 +294,22 @@ impl<'b> Hit<'b> {
         }
         let names = head.iter();
         let names = names.map(|(name, text)| name.len() + 4 + json_string_bytes(text));
-        let names_bytes = names.sum();
+        let names_bytes: usize = names.sum();
         let fields = excerpts.iter().flat_map(|(_, list)| list);
         let fields: Vec<&str> = fields.map(|one: &Excerpt<'_>| one.field).collect();
         let fields_bytes: usize = fields.iter().map(|field| json_string_bytes(field)).sum();
         let most = reply_bytes / NAMES_SHARE;
+        let further = Further::of(hit, &head, &fields, most);
+        let firsts = fields.iter().enumerate();
+        let firsts = firsts.filter(|(at, field)| !fields[..*at].contains(field));
+        let each = firsts.map(|(_, field)| EXCERPT_BYTES + json_string_bytes(field));
+        let listed = match each.sum() {
+            0 => 0,
+            each => EXCERPTS_BYTES + each,
+        };
         Self {
-            further: Further::of(hit, &head, &fields, most),
+            brief_bytes: names_bytes + further.bytes + listed,
+            further,
             head,
             names_bytes,
             id: id.filter(|_| fits),
@@ -315,8 +329,6 @@ impl<'b> Hit<'b> {
     /// Bytes that it takes at least in fewer words, with so many code points of its snippet.
     pub(super) fn least_brief_bytes(&self, chars: usize) -> usize {
         const SNIPPET_BYTES: usize = r#""snippet":"","#.len();
-        const LIST_BYTES: usize = r#""evidence_excerpts":[],"#.len();
-        const EXCERPT_BYTES: usize = r#"{"field_path":},"#.len();
         if self.lean {
             return 0;
         }
@@ -324,11 +336,7 @@ impl<'b> Hit<'b> {
         let snippet = snippet.map_or(0, |snippet| {
             SNIPPET_BYTES + snippet.text.len().min(chars.saturating_sub(2))
         });
-        let fields = self.first_excerpts().into_iter();
-        let fields = fields.map(|one| EXCERPT_BYTES + json_string_bytes(one.field));
-        let fields: usize = fields.sum();
-        let list = if fields > 0 { LIST_BYTES } else { 0 };
-        self.names_bytes + self.further.bytes + snippet + list + fields
+        self.brief_bytes + snippet
     }
 
     /// What stands under one of its names.
@@ -519,11 +527,13 @@ const LEAN_URL_BYTES: usize = 200;
 impl BriefHit<'_> {
     /// Writes it as JSON.
     pub(super) fn write(&self, out: &mut String) {
+        // What is named here needs no escape; what a provider named may.
         let mut first = true;
-        let mut name = |out: &mut String, name: &str| {
+        let mut name = |out: &mut String, name: &'static str| {
             out.push(if std::mem::take(&mut first) { '{' } else { ',' });
-            push_json_string(out, name);
-            out.push(':');
+            out.push('"');
+            out.push_str(name);
+            out.push_str("\":");
         };
         for (own, text) in &self.hit.head {
             let shown = match *own {
@@ -538,7 +548,9 @@ impl BriefHit<'_> {
         }
         if !self.hit.lean {
             for (own, value) in &self.hit.further.short {
-                name(out, own);
+                out.push(',');
+                push_json_string(out, own);
+                out.push(':');
                 value.write(out);
             }
         }

@@ -73,19 +73,28 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
 /// Whether a text is on one line already, with one space between its words and none around them.
 fn is_one_line(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let ends = [bytes.first(), bytes.last()];
-    if ends.contains(&Some(&b' ')) || bytes.iter().any(u8::is_ascii_control) {
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return true;
+    };
+    if *first == b' ' || *last == b' ' {
         return false;
     }
-    let apart = bytes.windows(2).all(|two| two != b"  ");
+    // Every byte is looked at, with no way out between them: so many are looked at together.
+    let control = |byte: &u8| u8::from(byte.is_ascii_control());
+    let controls = bytes.iter().map(control).fold(0, |any, one| any | one);
+    let space = |byte: &u8| u8::from(*byte == b' ');
+    let pairs = bytes.iter().zip(&bytes[1..]);
+    let gaps = pairs.map(|(one, next)| space(one) & space(next));
+    if controls | gaps.fold(0, |any, one| any | one) != 0 {
+        return false;
+    }
     // Whatever else is space or control begins with one of these.
-    let begins = |byte: &u8| matches!(byte, 0xc2 | 0xe1..=0xe3);
-    let odd = |(at, _): (usize, &u8)| {
+    let places = memchr::memchr3_iter(0xc2, 0xe2, 0xe3, bytes);
+    let mut places = places.chain(memchr::memchr_iter(0xe1, bytes));
+    !places.any(|at| {
         let odd = |c: char| c.is_whitespace() || c.is_control();
         text[at..].chars().next().is_some_and(odd)
-    };
-    let mut places = bytes.iter().enumerate();
-    apart && !places.by_ref().filter(|(_, byte)| begins(byte)).any(odd)
+    })
 }
 
 /// A value within a list, without what separates its parts.
