@@ -129,14 +129,17 @@ impl Sought {
 
     /// Where the first of them is that a text has, in code points.
     fn first_in(&self, text: &str) -> Option<usize> {
-        let foreign = self.0.iter().any(|word| !word.needle().is_ascii());
-        let small = if foreign {
-            text.to_lowercase()
-        } else {
-            text.to_ascii_lowercase()
+        let first = |text: &str| self.0.iter().find_map(|word| word.find(text.as_bytes()));
+        let foreign = || self.0.iter().any(|word| !word.needle().is_ascii());
+        // Most of what is found is written in small letters.
+        let small = || {
+            if foreign() {
+                text.to_lowercase()
+            } else {
+                text.to_ascii_lowercase()
+            }
         };
-        let mut places = self.0.iter().map(|word| word.find(small.as_bytes()));
-        let at = places.find_map(|at| at)?;
+        let at = first(text).or_else(|| first(&small()))?;
         // Small letters may take more or fewer bytes; then the beginning will do.
         text.is_char_boundary(at)
             .then(|| text[..at].chars().count())
@@ -154,14 +157,12 @@ impl Passage {
     fn of(given: &str, sought: &Sought) -> Self {
         // What is shown is near the beginning or near a word of the question; nobody looks further.
         let plain = plain(rung_ladder::head(given, MAX_LOOKED_AT));
-        let whole = Self {
-            found: 0,
-            text: one_line(&plain).into_owned(),
+        let text = match one_line(&plain) {
+            Cow::Owned(line) => line,
+            Cow::Borrowed(_) => plain.into_owned(),
         };
-        let whole = Self {
-            found: sought.first_in(&whole.text).unwrap_or(0),
-            ..whole
-        };
+        let found = sought.first_in(&text).unwrap_or(0);
+        let whole = Self { text, found };
         let (start, shown) = whole.part(SNIPPET_CHARS);
         let before = usize::from(start > 0);
         match shown {
@@ -197,20 +198,20 @@ impl Passage {
 
 /// A text without the marks around what was found.
 fn plain(text: &str) -> Cow<'_, str> {
-    MARKS
-        .iter()
-        .fold(text.into(), |text, mark| without(text, mark))
-}
-
-fn without<'t>(text: Cow<'t, str>, mark: &str) -> Cow<'t, str> {
     let mut from = 0;
     let mut rest = String::new();
-    for at in memchr::memmem::find_iter(text.as_bytes(), mark) {
-        rest.push_str(&text[from..at]);
-        from = at + mark.len();
+    for at in memchr::memchr_iter(b'<', text.as_bytes()) {
+        let mark = MARKS.iter().find(|mark| text[at..].starts_with(**mark));
+        if let Some(mark) = mark {
+            if rest.is_empty() {
+                rest.reserve(text.len());
+            }
+            rest.push_str(&text[from..at]);
+            from = at + mark.len();
+        }
     }
     if from == 0 {
-        return text;
+        return text.into();
     }
     rest.push_str(&text[from..]);
     rest.into()
@@ -238,11 +239,12 @@ impl<'b> Hit<'b> {
                 .filter(|text| RecordId::parse(rung_ladder::head(text, MAX_LOOKED_AT)).is_err())
                 .map_or_else(by_place, |text| inline(&within(text, LABEL_BYTES))),
         };
-        let mut head: Vec<(&str, Cow<'_, str>)> = vec![
+        let mut head: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(9);
+        head.extend([
             ("id", shown.into()),
             ("title", title(hit).into()),
             ("url", url(hit, id.as_ref(), provider).into()),
-        ];
+        ]);
         if !fits {
             let why = format!(
                 "it takes {id_bytes} bytes, more than a reply of {reply_bytes} has for one id"
