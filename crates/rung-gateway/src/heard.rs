@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rung_mcp::connect::{Delegate, Silent, Unanswered};
 use rung_mcp::{Capabilities, ForPeer, splice};
-use rung_tool::{Call, Level, Pending};
+use rung_tool::{Call, Conversation, Level, Pending};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -61,6 +61,10 @@ impl Delegate for Masked {
         self.peer.log_level()
     }
 
+    fn conversation(&self) -> Option<Conversation> {
+        self.peer.conversation()
+    }
+
     fn told(&self, method: &str, params: Option<&RawValue>) {
         let masked = self.masked(params);
         self.peer.told(method, masked.as_deref().or(params));
@@ -111,6 +115,10 @@ impl Delegate for Heard {
 
     fn log_level(&self) -> Option<Level> {
         self.peer.log_level()
+    }
+
+    fn conversation(&self) -> Option<Conversation> {
+        self.peer.conversation()
     }
 
     fn told(&self, method: &str, params: Option<&RawValue>) {

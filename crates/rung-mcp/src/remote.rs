@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use rung_auth::{Access, Permit};
 use rung_fault::{Face, Fault};
 use rung_tool::{
-    Ask, Call, Card, Hints, Keep, Level, Peer, Pending, Progress, Question, Reply, TaskUse,
-    ToolSource, unknown_tool,
+    Ask, Call, Card, Conversation, Hints, Keep, Level, Peer, Pending, Progress, Question, Reply,
+    TaskUse, ToolSource, unknown_tool,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -316,6 +316,10 @@ impl Delegate for ForPeer {
 
     fn log_level(&self) -> Option<Level> {
         self.peer.log_level()
+    }
+
+    fn conversation(&self) -> Option<Conversation> {
+        self.peer.conversation()
     }
 
     fn told(&self, method: &str, params: Option<&RawValue>) {

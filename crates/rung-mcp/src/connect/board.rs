@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rung_tool::{Level, Pending};
+use rung_tool::{Conversation, Level, Pending};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -41,6 +41,11 @@ pub trait Delegate: Send + Sync {
 
     /// How loud a line of a log must be to be heard, where the server is told so with every request.
     fn log_level(&self) -> Option<Level> {
+        None
+    }
+
+    /// The conversation that it is part of, where it is one's.
+    fn conversation(&self) -> Option<Conversation> {
         None
     }
 
@@ -294,7 +299,7 @@ impl Board {
             Some(delegate) => delegate.told(method, params),
             // A line of a log names no request either.
             None if method == "notifications/message" => {
-                self.whoever_asked(params).told(method, params);
+                self.whoever_hears(params).told(method, params);
             }
             None => self.delegate.told(method, params),
         }
@@ -303,18 +308,37 @@ impl Board {
     /// On a pipe a question names no request. Where one request alone can have asked it, it is that one's. What names a task is
     /// for whoever waits for that task. Who only listens for the connection itself has asked nothing.
     fn whoever_asked(&self, params: Option<&RawValue>) -> Arc<dyn Delegate> {
-        let task = params.and_then(|params| related_task(params.get()));
-        let waiting = self.waiting.lock();
-        let mut delegates = waiting.iter().flat_map(HashMap::values);
-        let mut delegates = delegates
-            .by_ref()
-            .filter(|waiter| task.is_none() || waiter.task == task)
-            .filter_map(|waiter| waiter.delegate.as_ref())
-            .filter(|delegate| !Arc::ptr_eq(delegate, &self.delegate));
-        match (delegates.next(), delegates.next()) {
-            (Some(only), None) => only.clone(),
+        match self.whoever_waits(params).as_slice() {
+            [only] => only.clone(),
             _ => self.delegate.clone(),
         }
+    }
+
+    /// Neither does a line of a log. Where all that wait are of one conversation, it is that one's, whichever request it is of.
+    fn whoever_hears(&self, params: Option<&RawValue>) -> Arc<dyn Delegate> {
+        let waiting = self.whoever_waits(params);
+        let whose = |delegate: &Arc<dyn Delegate>| delegate.conversation();
+        match waiting.as_slice() {
+            [only] => only.clone(),
+            [first, others @ ..]
+                if whose(first).is_some()
+                    && others.iter().all(|one| whose(one) == whose(first)) =>
+            {
+                first.clone()
+            }
+            _ => self.delegate.clone(),
+        }
+    }
+
+    fn whoever_waits(&self, params: Option<&RawValue>) -> Vec<Arc<dyn Delegate>> {
+        let task = params.and_then(|params| related_task(params.get()));
+        let waiting = self.waiting.lock();
+        let waiting = waiting.iter().flat_map(HashMap::values);
+        waiting
+            .filter(|waiter| task.is_none() || waiter.task == task)
+            .filter_map(|waiter| waiter.delegate.clone())
+            .filter(|delegate| !Arc::ptr_eq(delegate, &self.delegate))
+            .collect()
     }
 
     fn asked(

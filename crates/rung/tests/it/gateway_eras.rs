@@ -166,6 +166,33 @@ fn what_a_server_logs_is_told_to_a_client_that_wants_logs() {
 }
 
 #[test]
+fn a_log_is_told_to_the_one_client_whose_calls_run_and_to_nobody_else() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    client.request("logging/setLevel", &json!({"level": "info"}));
+    let waits = client.begin_invoke("house::wait", &json!({}));
+    street.wait_for("house", "wait", 1);
+    // Two calls run, and both are this client's.
+    client.invoke("house::steps", &json!({}));
+    client.hear(is("notifications/message"));
+    client.invoke("house::release", &json!({}));
+    client.answer(waits);
+    client.heard.clear();
+    // Of two clients' calls nobody knows whose it is.
+    let mut other = street.client(&[]);
+    other.request("logging/setLevel", &json!({"level": "info"}));
+    let waits = client.begin_invoke("house::wait", &json!({}));
+    street.wait_for("house", "wait", 2);
+    other.invoke("house::steps", &json!({}));
+    other.invoke("house::release", &json!({}));
+    client.answer(waits);
+    for heard in [&client.heard, &other.heard] {
+        assert!(!heard.iter().any(is("notifications/message")), "{heard:?}");
+    }
+    assert_eq!(street.starts("house"), 1, "both use the same one");
+}
+
+#[test]
 fn resources_and_prompts_of_servers_are_there_beside_our_own() {
     let street = Street::with_a_house();
     let mut client = street.client(&[]);
