@@ -152,14 +152,16 @@ struct Asking<'a> {
 }
 
 impl Tools {
-    /// The tools of a provider elsewhere, read with the token that is kept for it. An answer may take so long.
+    /// The tools of a provider elsewhere, read with the token that is kept for it. An answer may take so long; once the first one is
+    /// there, `settled` is called.
     pub fn of_provider(
         url: String,
         cache: Cache,
         patience: Duration,
+        settled: fn(),
         options: Options,
     ) -> Result<Self, Fault> {
-        let remote = Remote::new(url, cache, patience);
+        let remote = Remote::new(url, cache, patience, settled);
         Self::new(Providers::Remote(Arc::new(remote)), options)
     }
 

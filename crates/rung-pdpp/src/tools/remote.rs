@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -37,6 +37,9 @@ pub(super) struct Remote {
     patience: Duration,
     known: Mutex<Option<Known>>,
     pulse: Arc<AtomicBool>,
+    /// What is done once the first answer is there.
+    settled: fn(),
+    answered: Once,
 }
 
 /// What the file held when it was last read, and when that was written.
@@ -53,7 +56,7 @@ pub(super) struct Credential {
 }
 
 impl Remote {
-    pub(super) fn new(url: String, cache: Cache, patience: Duration) -> Self {
+    pub(super) fn new(url: String, cache: Cache, patience: Duration, settled: fn()) -> Self {
         Self {
             file: cache.path(&url),
             url,
@@ -62,6 +65,8 @@ impl Remote {
             patience,
             known: Mutex::default(),
             pulse: Arc::default(),
+            settled,
+            answered: Once::new(),
         }
     }
 
@@ -175,6 +180,7 @@ impl Remote {
             }
             Unread::Broken(error) => failed(error),
         })?;
+        self.answered.call_once(self.settled);
         // Written out it would be seen here; written otherwise it is looked for in what that means.
         let plain = finder.find(&bytes).is_none() && memchr::memmem::find(&bytes, b"\\u").is_none();
         let mut said = Said::of(status, &kind, request_id, bytes)?;

@@ -78,6 +78,8 @@ fn serve(
         provider.to_owned(),
         cache,
         Duration::from_secs(args.timeout),
+        // The first request needs much that no other does.
+        rung_memory::give_back,
         options,
     )?);
     let server = Server::new(Offer {
