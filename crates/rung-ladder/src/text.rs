@@ -9,23 +9,43 @@ pub fn json_string_bytes(text: &str) -> usize {
     2 + text.len() + escaping_bytes(text.as_bytes())
 }
 
+/// Bytes that are looked at together.
+const BLOCK_BYTES: usize = 32;
+const WORD_BYTES: usize = 8;
+
 /// What escaping adds to some bytes. Most blocks of them have nothing to escape, which is seen of all their bytes at once.
 fn escaping_bytes(bytes: &[u8]) -> usize {
     let each = |bytes: &[u8]| bytes.iter().map(|byte| extra_bytes(*byte)).sum::<usize>();
-    let (blocks, rest) = bytes.as_chunks::<32>();
-    let (few, last) = rest.as_chunks::<8>();
+    let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
+    let (words, last) = rest.as_chunks::<WORD_BYTES>();
     let blocks = blocks.iter().filter(|block| has_escaped(block));
-    let few = few.iter().filter(|block| has_escaped(block));
+    let words = words.iter().filter(|word| escaped_in(**word) != 0);
     blocks.map(|block| each(block)).sum::<usize>()
-        + few.map(|block| each(block)).sum::<usize>()
+        + words.map(|word| each(word)).sum::<usize>()
         + each(last)
 }
 
 /// Whether some of these bytes are escaped in a JSON string.
-fn has_escaped<const N: usize>(block: &[u8; N]) -> bool {
-    let escaped =
-        |byte: u8| u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\');
-    block.iter().fold(0, |any, byte| any | escaped(*byte)) != 0
+fn has_escaped(block: &[u8; BLOCK_BYTES]) -> bool {
+    let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    // In a form of which the compiler makes a few instructions for all of them.
+    let found = block.map(|byte| if escaped(byte) { u8::MAX } else { 0 });
+    let words = found.as_chunks().0.iter();
+    words.fold(0, |any, word| any | u64::from_ne_bytes(*word)) != 0
+}
+
+/// Which of these bytes are escaped in a JSON string: the high bit of each of them.
+fn escaped_in(word: [u8; WORD_BYTES]) -> u64 {
+    const EACH: u64 = u64::from_ne_bytes([1; WORD_BYTES]);
+    const HIGH: u64 = EACH << 7;
+    let word = u64::from_le_bytes(word);
+    let low = word & !HIGH;
+    // Nothing is carried from one byte to the next: what is added to seven bits stays within eight.
+    let is_none = |byte: u64| byte + (HIGH - EACH);
+    let no_control = low + EACH * (0x80 - 0x20);
+    let no_quote = is_none(low ^ (EACH * u64::from(b'"')));
+    let no_backslash = is_none(low ^ (EACH * u64::from(b'\\')));
+    !(no_control & no_quote & no_backslash) & !word & HIGH
 }
 
 /// Writes `text` as a JSON string, byte for byte as `serde_json` does, which looks at every byte by itself.
@@ -60,40 +80,43 @@ fn push_escaped(out: &mut String, byte: u8) {
 
 /// How many bytes come before the first that a JSON string writes otherwise.
 pub fn json_plain_bytes(bytes: &[u8]) -> usize {
-    const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGH: u64 = EACH << 7;
-    // What is long is seen in larger pieces first.
-    let blocks = bytes.as_chunks::<32>().0.iter();
-    let before = 32 * blocks.take_while(|block| !has_escaped(block)).count();
-    let (words, last) = bytes[before..].as_chunks::<8>();
+    // Most texts end soon. What is longer is seen in larger pieces.
+    let few = &bytes[..bytes.len().min(BLOCK_BYTES)];
+    let before = plain_bytes(few);
+    if before < few.len() {
+        return before;
+    }
+    let blocks = bytes[before..].as_chunks::<BLOCK_BYTES>().0.iter();
+    let before = before + BLOCK_BYTES * blocks.take_while(|block| !has_escaped(block)).count();
+    before + plain_bytes(&bytes[before..])
+}
+
+/// The same, word for word.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    let (words, last) = bytes.as_chunks();
     for (at, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        // The high bit of the first byte that is zero, and of none before it.
-        let zero = |word: u64| word.wrapping_sub(EACH) & !word;
-        let control = word.wrapping_sub(EACH * 0x20) & !word;
-        let quote = zero(word ^ (EACH * u64::from(b'"')));
-        let backslash = zero(word ^ (EACH * u64::from(b'\\')));
-        let found = (control | quote | backslash) & HIGH;
-        if found != 0 {
-            return before + at * 8 + found.trailing_zeros() as usize / 8;
+        let escaped = escaped_in(*word);
+        if escaped != 0 {
+            return at * WORD_BYTES + first_of(escaped);
         }
     }
     let plain = last.iter().take_while(|byte| extra_bytes(**byte) == 0);
-    before + words.len() * 8 + plain.count()
+    words.len() * WORD_BYTES + plain.count()
+}
+
+/// Which byte of a word has the first high bit.
+fn first_of(high: u64) -> usize {
+    high.trailing_zeros() as usize / 8
 }
 
 /// Where in `text` the bytes are that a JSON string writes otherwise.
 pub fn json_escapes(text: &str) -> impl Iterator<Item = usize> {
-    const BLOCK_BYTES: usize = 32;
-    let (blocks, rest) = text.as_bytes().as_chunks::<BLOCK_BYTES>();
-    let blocks = blocks.iter().enumerate();
-    let escaped = blocks.filter(|(_, block)| has_escaped(block));
-    let within = escaped.map(|(at, block)| (at * BLOCK_BYTES, block.as_slice()));
-    let last = std::iter::once((text.len() - rest.len(), rest));
-    within.chain(last).flat_map(|(from, bytes)| {
-        let each = bytes.iter().enumerate();
-        let escaped = each.filter(|(_, byte)| extra_bytes(**byte) > 0);
-        escaped.map(move |(at, _)| from + at)
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let at = from + json_plain_bytes(bytes.get(from..)?);
+        from = at + 1;
+        (at < bytes.len()).then_some(at)
     })
 }
 

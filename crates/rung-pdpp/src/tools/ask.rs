@@ -1,5 +1,7 @@
 //! What is asked of a provider: a path part by part and parameters one by one, so that no value becomes another part.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A request to read something.
@@ -81,8 +83,8 @@ const PLAIN: AsciiSet = NON_ALPHANUMERIC
     .remove(b'~');
 
 /// A text as one part of an address.
-pub(super) fn encoded(part: &str) -> String {
-    utf8_percent_encode(part, &PLAIN).to_string()
+pub(super) fn encoded(part: &str) -> Cow<'_, str> {
+    utf8_percent_encode(part, &PLAIN).into()
 }
 
 #[cfg(test)]

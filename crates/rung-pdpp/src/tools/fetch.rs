@@ -158,10 +158,8 @@ impl<'a> Document<'a> {
         let named = own
             .iter()
             .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
-        let title = named.map_or_else(
-            || super::hit::title(&record),
-            |named| cut(named, 200).into_owned(),
-        );
+        let title = named.map_or_else(|| super::hit::title(&record), |named| cut(named, 200));
+        let title = title.into_owned();
         let found = own.iter().find_map(|place| {
             let name = TEXTS
                 .iter()
@@ -173,7 +171,7 @@ impl<'a> Document<'a> {
             Some((name, text)) => (Some(name.to_owned()), text.to_owned()),
             None => (None, String::new()),
         };
-        let url = super::hit::url(&record, Some(&id), provider);
+        let url = super::hit::url(&record, Some(&id), provider).into_owned();
         let shown_id = if input.id.contains(':') {
             input.id.clone()
         } else {

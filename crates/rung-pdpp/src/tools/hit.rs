@@ -188,7 +188,7 @@ impl Passage {
         let from = super::text::nth_char(&self.text, start).unwrap_or(self.text.len());
         let shown = cut(&self.text[from..], chars.saturating_sub(2));
         let shown = if start > 0 {
-            format!("…{shown}")
+            ["…", &shown].concat()
         } else {
             shown.into_owned()
         };
@@ -223,7 +223,7 @@ impl<'b> Hit<'b> {
         at: usize,
         hit: &'b Json<'b>,
         sought: &Sought,
-        provider: &str,
+        provider: &'b str,
         reply_bytes: usize,
     ) -> Self {
         let id = hit_id(hit);
@@ -242,8 +242,8 @@ impl<'b> Hit<'b> {
         let mut head: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(9);
         head.extend([
             ("id", shown.into()),
-            ("title", title(hit).into()),
-            ("url", url(hit, id.as_ref(), provider).into()),
+            ("title", title(hit)),
+            ("url", url(hit, id.as_ref(), provider)),
         ]);
         if !fits {
             let why = format!(
@@ -367,14 +367,12 @@ impl<'b> Hit<'b> {
     }
 
     /// The first excerpt of each field.
-    pub(super) fn first_excerpts(&self) -> Vec<&Excerpt<'b>> {
-        let mut firsts: Vec<&Excerpt<'_>> = Vec::new();
-        for one in self.all_excerpts() {
-            if !firsts.iter().any(|known| known.field == one.field) {
-                firsts.push(one);
-            }
-        }
-        firsts
+    fn first_excerpts(&self) -> impl Iterator<Item = &Excerpt<'b>> {
+        let each = self.all_excerpts().enumerate();
+        each.filter_map(|(at, one)| {
+            let mut before = self.all_excerpts().take(at);
+            (!before.any(|known| known.field == one.field)).then_some(one)
+        })
     }
 
     /// How an excerpt of it is read on.
@@ -560,10 +558,10 @@ impl BriefHit<'_> {
             name(out, "snippet");
             push_json_string(out, &snippet.around(self.chars));
         }
-        let firsts = self.hit.first_excerpts();
-        if !self.hit.lean && !firsts.is_empty() {
+        let mut firsts = self.hit.first_excerpts().peekable();
+        if !self.hit.lean && firsts.peek().is_some() {
             name(out, "evidence_excerpts");
-            for (at, one) in firsts.into_iter().enumerate() {
+            for (at, one) in firsts.enumerate() {
                 out.push(if at == 0 { '[' } else { ',' });
                 self.write_excerpt(out, one);
             }
@@ -658,7 +656,7 @@ fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
 }
 
 /// What a hit or a record is called.
-pub(super) fn title(hit: &Json<'_>) -> String {
+pub(super) fn title<'b>(hit: &'b Json<'_>) -> Cow<'b, str> {
     let inner = [
         hit,
         &hit["data"],
@@ -670,7 +668,7 @@ pub(super) fn title(hit: &Json<'_>) -> String {
         .iter()
         .find_map(|place| first_text(place, &["title", "name", "subject", "summary"]));
     if let Some(named) = named {
-        return line(named, TITLE_CHARS).into_owned();
+        return line(named, TITLE_CHARS);
     }
     let source = [
         "display_name",
@@ -694,44 +692,50 @@ pub(super) fn title(hit: &Json<'_>) -> String {
         .iter()
         .find_map(|names| inner.iter().find_map(|place| first_text(place, names)))
         .or_else(|| first_text(hit, &["emitted_at", "emittedAt"]));
-    match time {
-        Some(time) => format!("{source} / {stream} / {}", line(time, TIME_CHARS)),
-        None => format!("{source} / {stream}"),
-    }
+    let mut parts = vec![source, stream];
+    parts.extend(time.map(|time| line(time, TIME_CHARS)));
+    parts.join(" / ").into()
 }
 
 /// Bytes of an address that is passed on.
 const MAX_URL_BYTES: usize = 1_024;
 
 /// Where a record can be cited.
-pub(super) fn url(hit: &Json<'_>, id: Option<&RecordId>, provider: &str) -> String {
+pub(super) fn url<'b>(hit: &'b Json<'_>, id: Option<&RecordId>, provider: &'b str) -> Cow<'b, str> {
     let direct = [hit, &hit["data"]]
         .into_iter()
         .find_map(|place| first_text(place, &["url", "href", "source_url", "permalink"]));
     let fits = |url: &&str| url.len() <= MAX_URL_BYTES && json_string_bytes(url) <= MAX_URL_BYTES;
     let web = |url: &&str| (url.starts_with("https://") || url.starts_with("http://")) && fits(url);
     if let Some(direct) = direct.filter(web) {
-        return direct.to_owned();
+        return direct.into();
     }
     let place = first_text(hit, &["record_url"]).filter(fits);
     if let Some(place) = place {
         if place.starts_with('/') {
-            return format!("{provider}{place}");
+            return [provider, place].concat().into();
         }
-        return place.to_owned();
+        return place.into();
     }
     match id {
         Some(id) => {
-            let place = format!(
-                "{provider}/v1/streams/{}/records/{}",
-                encoded(&id.stream),
-                encoded(&id.record)
-            );
-            match &id.connection {
-                Some(connection) => format!("{place}?connection_id={}", encoded(connection)),
-                None => place,
-            }
+            let (stream, record) = (encoded(&id.stream), encoded(&id.record));
+            let connection = id.connection.as_deref().map(encoded);
+            let (of, connection) = match &connection {
+                Some(connection) => ("?connection_id=", &**connection),
+                None => ("", ""),
+            };
+            let place = [
+                provider,
+                "/v1/streams/",
+                &stream,
+                "/records/",
+                &record,
+                of,
+                connection,
+            ];
+            place.concat().into()
         }
-        None => provider.to_owned(),
+        None => provider.into(),
     }
 }

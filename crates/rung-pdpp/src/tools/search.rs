@@ -194,6 +194,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     }
 }
 
+/// Bytes of a line of words, as a rule.
+const LINE_BYTES: usize = 384;
 /// Hits in words.
 const TOP_HITS: usize = 3;
 /// Bytes of the words beside what programs are told.
@@ -421,7 +423,8 @@ impl Page<'_> {
 
     /// What was found, in words of so many bytes. The cursor and the ids that are told are whole, whatever they take.
     fn words(&self, max_bytes: usize) -> String {
-        let mut text = format!("search: {} hit(s).", self.hits.len());
+        let mut text = String::with_capacity(max_bytes);
+        let _ = write!(text, "search: {} hit(s).", self.hits.len());
         if self.has_more {
             text.push_str(" has_more=true.");
         }
@@ -530,7 +533,9 @@ impl Page<'_> {
     }
 
     fn excerpt_words(&self, number: usize, at: usize, one: &Excerpt<'_>, chars: usize) -> String {
-        let mut line = format!(
+        let mut line = String::with_capacity(LINE_BYTES);
+        let _ = write!(
+            line,
             "\n{number}. result={} field_path={} snippet={} id={} complete={}",
             at + 1,
             one.field,
@@ -630,7 +635,8 @@ impl Page<'_> {
 
 fn hit_words(at: usize, hit: &Hit<'_>, (title_chars, label_chars): (usize, usize)) -> String {
     let label = |name: &str| hit.label(name);
-    let mut line = format!("\n{}. id={}", at + 1, hit.shown_id());
+    let mut line = String::with_capacity(LINE_BYTES);
+    let _ = write!(line, "\n{}. id={}", at + 1, hit.shown_id());
     if let Some(why) = label("id_omitted") {
         let _ = write!(line, " id_omitted={}", quoted(why, BRIEF_CHARS));
     }

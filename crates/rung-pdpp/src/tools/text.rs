@@ -56,16 +56,25 @@ pub(super) fn quoted(text: &str, max_chars: usize) -> String {
 
 /// A text without breaks, and without what a terminal would obey.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    let apart = |c: char| c.is_whitespace() || c.is_control();
     if is_one_line(text) {
         return text.into();
     }
     let mut out = String::with_capacity(text.len());
-    for word in text.split(apart).filter(|word| !word.is_empty()) {
-        if !out.is_empty() {
+    let mut push = |words: &str| {
+        if !out.is_empty() && !words.is_empty() {
             out.push(' ');
         }
-        out.push_str(word);
+        out.push_str(words);
+    };
+    let apart = |c: char| c.is_whitespace() || c.is_control();
+    // Most lines are as they shall be, which is seen sooner than word for word.
+    for line in text.split('\n') {
+        let line = line.trim_matches(' ');
+        if is_one_line(line) {
+            push(line);
+        } else {
+            line.split(apart).for_each(&mut push);
+        }
     }
     out.into()
 }
@@ -150,6 +159,10 @@ mod tests {
         ] {
             assert!(!is_one_line(apart), "{apart:?}");
             assert!(is_one_line(&one_line(apart)), "{apart:?}");
+            let among = format!("{apart} a b\n\n {apart}\r\n c");
+            let words = among.split(|c: char| c.is_whitespace() || c.is_control());
+            let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+            assert_eq!(one_line(&among), words.join(" "), "{apart:?}");
         }
         for c in '\u{80}'..=char::MAX {
             let odd = c.is_whitespace() || c.is_control();

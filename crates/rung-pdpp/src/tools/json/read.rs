@@ -74,25 +74,28 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn all(&mut self) -> Option<Json<'a>> {
         let value = self.value(0)?;
-        self.skip_space();
-        (self.at == self.text.len()).then_some(value)
+        self.peek().is_none().then_some(value)
     }
 
     fn rest(&self) -> &'a [u8] {
         &self.text.as_bytes()[self.at..]
     }
 
-    fn skip_space(&mut self) {
-        let space = |byte: &&u8| matches!(**byte, b' ' | b'\n' | b'\r' | b'\t');
-        self.at += self.rest().iter().take_while(space).count();
+    /// The next byte that is no space.
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.text.as_bytes().get(self.at)? {
+                b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
+                byte => return Some(*byte),
+            }
+        }
     }
 
-    /// The next byte that is no space, which is taken.
+    /// The same, which is taken.
     fn next(&mut self) -> Option<u8> {
-        self.skip_space();
-        let byte = self.rest().first()?;
+        let byte = self.peek()?;
         self.at += 1;
-        Some(*byte)
+        Some(byte)
     }
 
     fn value(&mut self, depth: usize) -> Option<Json<'a>> {
@@ -240,8 +243,7 @@ impl<'a> Reader<'a> {
 
     /// Whether nothing comes but the end, which is taken then.
     fn is_over(&mut self, end: u8) -> bool {
-        self.skip_space();
-        let over = self.rest().first() == Some(&end);
+        let over = self.peek() == Some(end);
         self.at += usize::from(over);
         over
     }
