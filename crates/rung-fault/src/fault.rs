@@ -14,6 +14,8 @@ use crate::{Code, Face};
 pub enum Detail {
     /// The values that would have been accepted.
     Allowed,
+    /// What a server wants before it lets anybody in.
+    Auth,
     /// What the client would have to be able to do.
     Capability,
     /// What another server said beside its message.
@@ -38,6 +40,7 @@ impl Detail {
     fn key(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
+            Self::Auth => "auth",
             Self::Capability => "capability",
             Self::Data => "data",
             Self::Field => "field",

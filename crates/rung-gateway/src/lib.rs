@@ -8,6 +8,7 @@
 //! as it came, or is kept whole; a server that does not answer delays nobody but those who ask it.
 
 mod answer;
+mod auth;
 mod calls;
 mod catalogue;
 mod commands;

@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rung_auth::Permit;
-use rung_fault::{Code, Fault};
+use rung_fault::{Code, Detail, Fault};
 use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options};
 use rung_mcp::{Capabilities, Wanted};
 use rung_tool::{Ask, Call, Change, Conversation, Level, Watcher, WeakConversation};
+use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::auth::Auth;
 use crate::catalogue::Catalogue;
 use crate::config::Sharing;
 use crate::definition::{Definition, Withheld};
@@ -169,8 +171,8 @@ pub(crate) struct Server {
 pub(crate) struct Trouble {
     pub(crate) why: String,
     pub(crate) at_ms: u64,
-    /// It wants a credential.
-    pub(crate) unauthorized: bool,
+    /// What it wants, where that is a credential.
+    pub(crate) auth: Option<Auth>,
 }
 
 /// How a server is, in one word.
@@ -679,7 +681,7 @@ impl Server {
         *self.trouble.lock() = Some(Trouble {
             why,
             at_ms: crate::now_ms(),
-            unauthorized: matches!(error, Error::Unauthorized { .. }),
+            auth: wanted(error),
         });
     }
 
@@ -707,11 +709,16 @@ impl Server {
                 format!("gateway.restart_server {{\"server_name\":\"{name}\"}} starts it anew")
             }
         };
+        let auth = wanted(&error);
         let fault = error.into_fault();
         if fault.code() == Code::MissingCapability {
             return fault;
         }
-        fault.with_hint(hint)
+        let fault = fault.with_hint(hint);
+        match auth {
+            Some(auth) => fault.with(Detail::Auth, json!(auth)),
+            None => fault,
+        }
     }
 
     /// The fault of a call that was not sent, because the server took too long to get ready for it.
@@ -735,10 +742,12 @@ impl Server {
                     .with_hint(format!("ask the user to run `rung gateway trust {name}`"))
             }
             Withheld::Missing(variables) => {
+                let auth = Auth::missing(variables);
                 let variables = variables.join(", ");
                 let why = format!("{name} needs variables that have no value: {variables}");
                 Fault::new(Code::SourceUnauthorized, why)
                     .with_hint(format!("ask the user to set {variables}, then call again"))
+                    .with(Detail::Auth, json!(auth))
             }
             Withheld::Unusable(why) => Fault::new(
                 Code::SourceUnavailable,
@@ -746,6 +755,14 @@ impl Server {
             )
             .with_hint("ask the user to correct its entry in the configuration"),
         }
+    }
+}
+
+/// What a server wants that refused for want of a credential.
+fn wanted(error: &Error) -> Option<Auth> {
+    match error {
+        Error::Unauthorized { challenge, .. } => Some(Auth::refused(challenge.as_deref())),
+        _ => None,
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Asking, Definition, READS, iso};
+use crate::auth::Auth;
 use crate::definition::Withheld;
 use crate::gateway::State;
 use crate::policy::Thing;
@@ -60,10 +61,8 @@ struct Row {
     protocol_version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    auth_state: Option<&'static str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    missing_env_vars: Vec<String>,
+    #[serde(flatten)]
+    auth: Auth,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<String>,
     #[serde(flatten)]
@@ -189,10 +188,11 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
     let trouble = server.trouble().filter(|_| status == Status::Failed);
     let withheld = server.definition.withheld.as_ref();
     let missing = match withheld {
-        Some(Withheld::Missing(variables)) => variables.clone(),
-        _ => Vec::new(),
+        Some(Withheld::Missing(variables)) => Some(Auth::missing(variables)),
+        _ => None,
     };
-    let unauthorized = trouble.as_ref().is_some_and(|trouble| trouble.unauthorized);
+    let skipped = missing.is_some().then_some("missing_auth");
+    let refused = trouble.as_ref().and_then(|trouble| trouble.auth.clone());
     let agreement = server.agreement();
     let name = server.name();
     Row {
@@ -202,7 +202,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
         tool_count: visible,
         protocol_version: agreement.map(|agreed| agreed.version.name().to_owned()),
         error: trouble.as_ref().map(|trouble| trouble.why.clone()),
-        auth_state: (unauthorized || !missing.is_empty()).then_some("missing_auth"),
+        auth: missing.or(refused).unwrap_or_default(),
         next_step: match withheld {
             Some(Withheld::Untrusted) => Some(format!("rung gateway trust {name}")),
             Some(Withheld::Missing(variables)) => Some(format!("set {}", variables.join(", "))),
@@ -212,7 +212,6 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             )),
             None => None,
         },
-        missing_env_vars: missing.clone(),
         detail: whole.then(|| {
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
             let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());
@@ -221,7 +220,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             Detail {
                 startup_policy: written.start(),
                 startup_source: written.origin,
-                startup_skip_reason: (!missing.is_empty()).then_some("missing_auth"),
+                startup_skip_reason: skipped,
                 source_path: written.file.as_ref().map(|file| file.display().to_string()),
                 sharing: server.definition.sharing.name(),
                 running: server.running(),

@@ -31,6 +31,8 @@ pub enum Error {
         server: Arc<str>,
         /// What it said.
         why: String,
+        /// How it asked for one.
+        challenge: Option<String>,
     },
     /// It was asked, and its answer did not come.
     #[error("{server} was asked, and its answer was lost: {why}")]
@@ -196,7 +198,10 @@ impl Error {
 pub(super) enum Failure {
     /// Nothing was sent.
     Unavailable(String),
-    Unauthorized(String),
+    Unauthorized {
+        why: String,
+        challenge: Option<String>,
+    },
     /// Something was sent.
     Lost(String),
     Unusable(String),
@@ -209,7 +214,11 @@ impl Failure {
         let server = server.clone();
         match self {
             Self::Unavailable(why) => Error::Unavailable { server, why },
-            Self::Unauthorized(why) => Error::Unauthorized { server, why },
+            Self::Unauthorized { why, challenge } => Error::Unauthorized {
+                server,
+                why,
+                challenge,
+            },
             Self::Lost(why) => Error::Lost { server, why },
             Self::Unusable(why) => Error::Unusable { server, why },
             Self::NoSession => Error::Unavailable {

@@ -9,7 +9,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use rung_ladder::head;
 use rung_tool::Pending;
@@ -360,6 +362,7 @@ impl Posts {
             return Err(Failure::NoSession);
         }
         let is_page = kind(&response) == "text/html";
+        let challenge = challenge(&response);
         let text = beginning(response).await;
         // A page is for browsers.
         let words: String = if is_page { "" } else { &text }
@@ -369,7 +372,7 @@ impl Posts {
         let why = format!("HTTP {status}: {}", head(words.trim(), 300));
         let why = why.trim_end_matches(": ").to_owned();
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return Err(Failure::Unauthorized(why));
+            return Err(Failure::Unauthorized { why, challenge });
         }
         // The modern era says with a status what the body says as well; so do some legacy servers. Whoever stands in
         // between and has errors of its own does not know the request.
@@ -461,6 +464,13 @@ fn kind(response: &Response) -> String {
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
+}
+
+/// How a server asks for a credential.
+fn challenge(response: &Response) -> Option<String> {
+    const MAX_BYTES: usize = 500;
+    let asked = response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()?;
+    Some(head(asked, MAX_BYTES).to_owned())
 }
 
 fn is_stream(response: &Response) -> bool {
@@ -662,9 +672,10 @@ impl OldStream {
         let status = response.status();
         match status {
             status if status.is_success() => Ok(()),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(Failure::Unauthorized(format!("HTTP {status}")))
-            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Failure::Unauthorized {
+                why: format!("HTTP {status}"),
+                challenge: challenge(&response),
+            }),
             status if status.is_server_error() => Err(Failure::Lost(format!("HTTP {status}"))),
             status => Err(Failure::Unavailable(format!("HTTP {status}"))),
         }

@@ -37,12 +37,23 @@ pub(super) fn check_name<'n>(what: &str, name: &'n str) -> Result<&'n str, Fault
     Ok(name)
 }
 
+/// Bytes of which any name may be made.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let those = *b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-";
+    let mut at = 0;
+    while at < those.len() {
+        plain[those[at] as usize] = true;
+        at += 1;
+    }
+    plain
+};
+
 /// Whether something can be a name in an address.
 pub(super) fn is_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     // Nearly all are, and nothing need be looked for in them.
     (1..=MAX_NAME_BYTES).contains(&name.len())
-        && (name.bytes().all(plain)
+        && (name.bytes().all(|byte| PLAIN[usize::from(byte)])
             || !name.bytes().any(|byte| matches!(byte, b'/' | b'\\')) && is_harmless(name))
 }
 

@@ -123,9 +123,17 @@ fn a_server_at_an_address_gets_the_headers_it_is_given() {
     let refused = error(&refused);
     assert_eq!(refused["code"], "source_unauthorized", "{refused}");
     assert!(!refused.to_string().contains(&token), "{refused}");
+    let auth = &refused["details"]["auth"];
+    assert_eq!(auth["auth_state"], "missing_auth", "{refused}");
+    let challenge = auth["auth_challenge"].as_str().expect("how it asked");
+    assert!(challenge.starts_with("Bearer"), "{refused}");
     let health = client.call("gateway.health", &json!({"server": "refused"}));
     assert_eq!(
         health["structuredContent"]["servers"][0]["auth_state"], "missing_auth",
+        "{health}"
+    );
+    assert_eq!(
+        &health["structuredContent"]["servers"][0]["auth_challenge"], challenge,
         "{health}"
     );
 }
