@@ -12,9 +12,9 @@ use super::filter::expand_limit_pairs;
 use super::id::{RecordId, WindowId, check_name};
 use super::json::{Json, Members};
 use super::ladder::{self, Known, Ladder, RecordEntry};
-use super::page::{Longs, Told, cut_json, preview};
+use super::longs::{Longs, Told, cut_json};
 use super::refusal::Refusal;
-use super::short::{short_row, shorten_fields, shorten_within};
+use super::short::{preview, short_row, shorten_fields, shorten_within};
 use super::text::{cut, first_text, json_text};
 use super::{Asking, Definition, read_input, window};
 

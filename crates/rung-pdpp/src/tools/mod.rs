@@ -22,6 +22,7 @@ mod json;
 mod ladder;
 mod list;
 mod list_streams;
+mod longs;
 mod own;
 mod package;
 mod page;

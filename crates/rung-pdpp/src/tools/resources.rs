@@ -14,7 +14,7 @@ use super::ask::Ask;
 use super::id::{Address, RecordId, RecordNames};
 use super::json::{Json, Members};
 use super::ladder::{Known, Ladder};
-use super::page::cut_json;
+use super::longs::cut_json;
 use super::refusal::Refusal;
 use super::short::short_row;
 use super::window::Window;

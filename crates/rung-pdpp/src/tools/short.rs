@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::binary::is_base64;
 use super::json::{Json, Members};
-use super::ladder::{Known, identity, is_field};
-use super::page::preview;
+use super::ladder::{Known, identity, is_cut, is_field};
 
 /// Levels of records within records.
 pub(super) const MAX_DEPTH: usize = 4;
@@ -90,4 +90,15 @@ fn shorten_value(value: &mut Json<'_>, chars: usize) {
         }
         _ => {}
     }
+}
+
+/// What stands in a text's place.
+pub(super) fn preview(text: &str, chars: usize) -> Cow<'_, str> {
+    if is_base64(text) {
+        return format!("[binary: {} characters of base64]", text.len()).into();
+    }
+    if chars < usize::MAX && is_cut(text, chars) {
+        return super::text::cut(text, chars);
+    }
+    text.into()
 }

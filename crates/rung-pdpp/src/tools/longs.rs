@@ -1,0 +1,387 @@
+//! The texts of records that may be cut: which they are, what they take whole and cut, and what is said of those that were.
+//!
+//! Owns: finding them, reckoning, and the list of how each is read on. Refuses to know: budgets, and what else is on a page.
+
+use std::fmt::Write as _;
+
+use rung_ladder::{json_char_bytes, json_escapes, json_string_bytes, push_json_string};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::binary::is_base64;
+use super::id::RecordNames;
+use super::json::{Json, Text, Verbatim};
+use super::ladder::{Brief, Known, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
+use super::short::{MAX_DEPTH, preview};
+use super::text::json_text;
+
+/// Code points of a preview, at most.
+pub(super) const MOST_CHARS: usize = 1_024;
+
+/// A text of a record that may be cut.
+pub(super) struct Long<'v> {
+    field: &'v str,
+    nested: bool,
+    pub(super) text: &'v Text<'v>,
+    chars: usize,
+    binary: bool,
+}
+
+impl Long<'_> {
+    /// Whether it is cut where texts are cut to so many code points.
+    fn is_cut(&self, chars: usize) -> bool {
+        !self.binary && self.chars > chars.max(SHORT_CHARS)
+    }
+
+    /// Whether something else is shown in its place then: bytes never are shown.
+    fn is_changed(&self, chars: usize) -> bool {
+        self.binary || self.is_cut(chars)
+    }
+}
+
+/// What everything takes in JSON.
+pub(super) struct Costs {
+    /// Texts, beyond their quotes, for every length that they may be cut to.
+    texts: Vec<Cost>,
+    /// Where among the first code points of a text are those that take more than a byte, and what all of them up to there take
+    /// beyond it; one text after the other.
+    wide: Vec<(usize, usize)>,
+    /// The ids of records.
+    ids: Vec<usize>,
+}
+
+struct Cost {
+    /// As it came.
+    given: usize,
+    /// Whole, or as what stands for bytes.
+    whole: usize,
+    chars: usize,
+    /// Which of the wide ones are its own.
+    wide: std::ops::Range<usize>,
+}
+
+impl Cost {
+    fn of(long: &Long<'_>, wide: &mut Vec<(usize, usize)>) -> Self {
+        let given = long.text.json_bytes() - 2;
+        if long.binary {
+            return Self {
+                given,
+                whole: json_string_bytes(&preview(long.text, usize::MAX)) - 2,
+                chars: 0,
+                wide: 0..0,
+            };
+        }
+        let (start, mut beyond) = (wide.len(), 0);
+        let mut take = |at: usize, c: char| {
+            let bytes = json_char_bytes(c);
+            if bytes > 1 {
+                beyond += bytes - 1;
+                wide.push((at, beyond));
+            }
+        };
+        if !long.text.is_ascii() {
+            let shown = long.text.chars().take(MOST_CHARS);
+            shown.enumerate().for_each(|(at, c)| take(at, c));
+        } else if given > long.text.len() {
+            let escapes = json_escapes(long.text).take_while(|at| *at < MOST_CHARS);
+            escapes.for_each(|at| take(at, char::from(long.text.as_bytes()[at])));
+        }
+        Self {
+            given,
+            whole: given,
+            chars: long.chars,
+            wide: start..wide.len(),
+        }
+    }
+
+    /// Cut to so many code points.
+    fn bytes(&self, chars: usize, wide: &[(usize, usize)]) -> usize {
+        if self.chars <= chars.max(SHORT_CHARS) {
+            return self.whole;
+        }
+        let chars = chars.min(MOST_CHARS);
+        let own = &wide[self.wide.clone()];
+        let within = own.partition_point(|(at, _)| *at < chars);
+        let beyond = within.checked_sub(1).map_or(0, |last| own[last].1);
+        chars + beyond + "…".len()
+    }
+}
+
+impl Costs {
+    pub(super) fn of(longs: &Longs<'_>) -> Self {
+        let ids = longs.records.iter().map(|record| record.names.json_bytes());
+        let mut wide = Vec::new();
+        let texts = longs.texts.iter().map(|long| Cost::of(long, &mut wide));
+        Self {
+            texts: texts.collect(),
+            wide,
+            ids: ids.collect(),
+        }
+    }
+
+    /// Of all texts, as they came.
+    pub(super) fn given(&self) -> usize {
+        self.texts.iter().map(|cost| cost.given).sum()
+    }
+
+    /// Of all texts, cut to so many code points.
+    pub(super) fn bytes(&self, chars: usize) -> usize {
+        let each = self.texts.iter();
+        each.map(|cost| cost.bytes(chars, &self.wide)).sum()
+    }
+}
+
+/// The texts of some rows that may be cut, and whose they are.
+pub(super) struct Longs<'v> {
+    records: Vec<Record<'v>>,
+    texts: Vec<Long<'v>>,
+}
+
+struct Record<'v> {
+    names: RecordNames<'v>,
+    row: &'v Json<'v>,
+    /// Which of the texts are its own.
+    own: std::ops::Range<usize>,
+}
+
+impl<'v> Longs<'v> {
+    pub(super) fn of(rows: &'v [Json<'v>], known: Known<'v>) -> Self {
+        let mut longs = Self {
+            records: Vec::with_capacity(rows.len()),
+            texts: Vec::with_capacity(rows.len()),
+        };
+        for row in rows {
+            longs.take(row, known, 0);
+        }
+        longs
+    }
+
+    /// Those of the records of relations that were read along.
+    pub(super) fn within(expanded: &'v Json<'v>) -> Self {
+        let mut longs = Self {
+            records: Vec::new(),
+            texts: Vec::new(),
+        };
+        for row in rows_within(expanded) {
+            longs.take(row, Known::default(), 1);
+        }
+        longs
+    }
+
+    fn take(&mut self, row: &'v Json<'v>, known: Known<'v>, depth: usize) {
+        let Some(names) = identity(row, known) else {
+            return;
+        };
+        let start = self.texts.len();
+        for (field, value) in super::ladder::fields(row) {
+            self.texts_of(field, value, false);
+        }
+        self.records.push(Record {
+            names,
+            row,
+            own: start..self.texts.len(),
+        });
+        if let Some(expanded) = row.get("expanded").filter(|_| depth < MAX_DEPTH) {
+            for row in rows_within(expanded) {
+                self.take(row, Known::default(), depth + 1);
+            }
+        }
+    }
+
+    fn texts_of(&mut self, field: &'v str, value: &'v Json<'v>, nested: bool) {
+        match value {
+            Json::String(text) if is_cut(text, 0) => self.texts.push(Long {
+                field,
+                nested,
+                text,
+                chars: text.chars_count(),
+                binary: is_base64(text),
+            }),
+            Json::Array(items) => {
+                for item in items {
+                    self.texts_of(field, item, true);
+                }
+            }
+            Json::Object(members) => {
+                for member in members.values() {
+                    self.texts_of(field, member, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn has_binary(&self) -> bool {
+        self.texts.iter().any(|long| long.binary)
+    }
+
+    /// Bytes of the list of what is cut to so many code points, at most, where it says no more than names.
+    pub(super) fn listed_bytes(&self, costs: &Costs, chars: usize) -> usize {
+        const AROUND_BYTES: usize = 222;
+        const NESTED_BYTES: usize = 102;
+        const BINARY_BYTES: usize = 122;
+        const RECORD_BYTES: usize = 27;
+        const FIELD_BYTES: usize = 30;
+        let mut bytes = AROUND_BYTES;
+        if self.texts.iter().any(|long| long.nested) {
+            bytes += NESTED_BYTES;
+        }
+        if self.has_binary() {
+            bytes += BINARY_BYTES;
+        }
+        for (Record { own, .. }, id_bytes) in self.records.iter().zip(&costs.ids) {
+            let own = &self.texts[own.clone()];
+            let mut any = false;
+            for long in own.iter().filter(|long| long.is_changed(chars)) {
+                any = true;
+                let digits = long.chars.ilog10() as usize + 1;
+                bytes += FIELD_BYTES + digits + json_string_bytes(long.field);
+            }
+            if any {
+                let nested = own.iter().any(|long| long.nested);
+                let binary = own.iter().any(|long| long.binary);
+                let lists = 1 + usize::from(nested) + usize::from(binary);
+                bytes += RECORD_BYTES * lists + id_bytes;
+            }
+        }
+        bytes
+    }
+
+    /// How many records there are.
+    pub(super) fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The texts of a record.
+    fn own(&self, record: usize) -> &[Long<'v>] {
+        let own = self.records.get(record).map(|record| record.own.clone());
+        &self.texts[own.unwrap_or_default()]
+    }
+
+    /// The texts that may be cut.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'v Text<'v>> {
+        let texts = self.texts.iter().filter(|long| !long.binary);
+        texts.map(|long| long.text)
+    }
+
+    /// Fields of a record with texts within them that are cut.
+    pub(super) fn cut_json(&self, record: usize, chars: usize) -> Vec<&'v str> {
+        let mut names: Vec<&str> = Vec::new();
+        for long in self.own(record).iter().filter(|long| long.nested) {
+            if long.is_changed(chars) && !names.contains(&long.field) {
+                names.push(long.field);
+            }
+        }
+        names
+    }
+
+    /// What is said of the fields that are cut to so many code points.
+    pub(super) fn ladder(
+        &self,
+        kind: &'static str,
+        chars: usize,
+        ladder: Ladder<'_>,
+        full: bool,
+    ) -> Option<Told> {
+        let mut records = String::with_capacity(BRIEF_BYTES * self.records.len());
+        let (mut told, mut brief) = (0, Brief::default());
+        for (at, Record { names, row, .. }) in self.records.iter().enumerate() {
+            if full && told < MAX_RECORDS {
+                let cut_to = (chars < usize::MAX).then_some(chars);
+                let entry = ladder.record(*names, row, cut_to, &self.cut_json(at, chars));
+                told += usize::from(entry.is_some());
+                if let Some(entry) = entry {
+                    let own = entry.brief();
+                    brief.texts |= own.texts;
+                    brief.jsons |= own.jsons;
+                    brief.binaries |= own.binaries;
+                    records.push_str(if records.is_empty() { "[" } else { "," });
+                    records.push_str(&json_text(&entry));
+                }
+                continue;
+            }
+            let own = self.own(at);
+            if !own.iter().any(|long| long.is_changed(chars)) {
+                continue;
+            }
+            // There may be hundreds that say no more than their names.
+            let own = || own.iter().filter(|long| !long.nested);
+            let sized = |long: &Long<'v>| (long.field, Some(long.chars));
+            let texts = own().filter(|long| long.is_cut(chars)).map(sized);
+            let binaries = own().filter(|long| long.binary).map(sized);
+            let jsons = self.cut_json(at, chars).into_iter();
+            let jsons = jsons.map(|field| (field, None));
+            records.push_str(if records.is_empty() { "[" } else { "," });
+            records.push_str("{\"id\":");
+            names.write(&mut records);
+            brief.texts |= tell_names(&mut records, ",\"field_windows\":[", texts);
+            brief.jsons |= tell_names(&mut records, ",\"json_fields\":[", jsons);
+            brief.binaries |= tell_names(&mut records, ",\"binary_fields\":[", binaries);
+            records.push('}');
+        }
+        if records.is_empty() {
+            return None;
+        }
+        records.push(']');
+        Some(Told {
+            kind,
+            read_tool: "read_record_field",
+            preview_chars: brief.texts.then_some(chars),
+            read: brief.reading("<records[].id>", chars),
+            records: Verbatim::of(records),
+        })
+    }
+}
+
+/// What is said of the fields of a page that are cut.
+#[derive(Serialize)]
+pub(super) struct Told {
+    kind: &'static str,
+    read_tool: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview_chars: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<Value>,
+    records: Verbatim,
+}
+
+/// Bytes that a record takes by its names alone, as a rule.
+const BRIEF_BYTES: usize = 128;
+
+/// Lists fields, with how long they are. Whether there are any.
+fn tell_names<'v>(
+    told: &mut String,
+    begin: &str,
+    fields: impl Iterator<Item = (&'v str, Option<usize>)>,
+) -> bool {
+    let mut any = false;
+    for (field, size) in fields {
+        told.push_str(if any { "," } else { begin });
+        any = true;
+        told.push_str("{\"field_path\":");
+        push_json_string(told, field);
+        if let Some(size) = size {
+            let _never_fails = write!(told, ",\"size_chars\":{size}");
+        }
+        told.push('}');
+    }
+    if any {
+        told.push(']');
+    }
+    any
+}
+
+/// Fields of a row with texts within them that are cut to so many code points.
+pub(super) fn cut_json<'v>(row: &'v Json<'v>, known: Known<'v>, chars: usize) -> Vec<&'v str> {
+    Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
+}
+
+/// Records within a relation that was read along.
+fn rows_within<'b, 'a>(value: &'b Json<'a>) -> Vec<&'b Json<'a>> {
+    match value {
+        Json::Array(items) => items.iter().flat_map(rows_within).collect(),
+        Json::Object(members) if members.contains("id") => vec![value],
+        Json::Object(members) => members.values().flat_map(rows_within).collect(),
+        _ => Vec::new(),
+    }
+}
