@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rung_fault::{Code, Fault};
 use rung_ladder::json_char_bytes;
 use rung_tool::{Pending, Reply};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::filter::expand_limit_pairs;
@@ -143,7 +143,7 @@ struct Document<'a> {
     record: Json<'a>,
     title: String,
     url: String,
-    metadata: Map<String, Value>,
+    metadata: Json<'a>,
     /// Names of what of it is cut.
     cut_metadata: Vec<String>,
     /// The text, and the field that it is.
@@ -183,7 +183,7 @@ impl<'a> Document<'a> {
             shown_id,
             title,
             url,
-            metadata,
+            metadata: Json::Object(metadata),
             cut_metadata,
             text,
             field,
@@ -200,7 +200,7 @@ impl<'a> Document<'a> {
             Json::Object(data) => {
                 let mut data = data.clone();
                 shorten_fields(&mut data, chars);
-                Json::Object(data).to_value()
+                Json::Object(data)
             }
             _ => short_row(&self.record, Known::default(), chars),
         };
@@ -416,24 +416,41 @@ impl<'a> Document<'a> {
         shown: &Shown<'_>,
         links: &[WindowId],
     ) -> Reply {
-        let mut document = json!({
-            "id": self.shown_id, "title": self.title, "text": text, "url": self.url, "metadata": self.metadata,
-        });
-        if let Some(along) = shown.along {
-            document["expanded"] = along.shown.clone();
-        }
-        let words = json_text(&document);
-        let mut structured = document;
+        let mut told = ToldWhole {
+            id: &self.shown_id,
+            title: &self.title,
+            text,
+            url: &self.url,
+            metadata: &self.metadata,
+            expanded: shown.along.map(|along| &along.shown),
+            data: None,
+            content_ladder: None,
+        };
+        let words = json_text(&told);
         if asking.call.rendering.structured {
-            if let Some(chars) = shown.data {
-                structured["data"] = short_row(&self.record, self.known(), chars);
-            }
-            if let Some(ladder) = self.ladder(asking, shown) {
-                structured["content_ladder"] = ladder;
-            }
+            let data = |chars| short_row(&self.record, self.known(), chars);
+            told.data = shown.data.map(data);
+            told.content_ladder = self.ladder(asking, shown);
         }
-        asking.reply(words, &structured, links)
+        asking.reply(words, &told, links)
     }
+}
+
+/// A document, as it is told.
+#[derive(Serialize)]
+struct ToldWhole<'s> {
+    id: &'s str,
+    title: &'s str,
+    text: &'s str,
+    url: &'s str,
+    metadata: &'s Json<'s>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expanded: Option<&'s Json<'s>>,
+    /// The record as the provider has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Json<'s>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_ladder: Option<Value>,
 }
 
 /// How much of a record is shown.
@@ -451,7 +468,7 @@ struct Shown<'a> {
 /// What was read along, its texts cut so that it takes no more than there is room for.
 struct Along<'a> {
     expanded: &'a Json<'a>,
-    shown: Value,
+    shown: Json<'a>,
     /// Code points of its texts, where any is shown.
     chars: Option<usize>,
 }
@@ -462,18 +479,16 @@ impl<'a> Along<'a> {
             let mut short = expanded.clone();
             shorten_within(&mut short, chars, 0);
             if !short.is_larger(room) {
-                let shown = short.to_value();
-                let chars = Some(chars);
                 return Self {
                     expanded,
-                    shown,
-                    chars,
+                    shown: short,
+                    chars: Some(chars),
                 };
             }
         }
         Self {
             expanded,
-            shown: json!({"omitted": "more than fits here: call query_records with expand, or the other stream itself"}),
+            shown: json!({"omitted": "more than fits here: call query_records with expand, or the other stream itself"}).into(),
             chars: None,
         }
     }
@@ -511,7 +526,7 @@ const METADATA_CHARS: usize = 120;
 const MAX_METADATA: usize = 32;
 
 /// Scalars that say whose a record is and of when, but for what is said elsewhere; and which of them are `cut`.
-fn metadata(record: &Json<'_>, said: [&str; 3], cut: &mut Vec<String>) -> Map<String, Value> {
+fn metadata<'a>(record: &Json<'a>, said: [&str; 3], cut: &mut Vec<String>) -> Members<'a> {
     const OF_DATA: [&str; 5] = [
         "stream",
         "connection_id",
@@ -519,13 +534,13 @@ fn metadata(record: &Json<'_>, said: [&str; 3], cut: &mut Vec<String>) -> Map<St
         "connector_id",
         "display_name",
     ];
-    let mut told = Map::new();
-    let mut tell = |name: &str, value: &Json<'_>| {
-        if told.contains_key(name) {
+    let mut told = Members::default();
+    let mut tell = |name: &str, value: &Json<'a>| {
+        if told.contains(name) {
             return;
         }
         let short = shortened(value);
-        if short != value.to_value() {
+        if short != *value {
             cut.push(name.to_owned());
         }
         told.insert(name.to_owned(), short);
@@ -555,12 +570,13 @@ fn metadata(record: &Json<'_>, said: [&str; 3], cut: &mut Vec<String>) -> Map<St
     told
 }
 
-fn shortened(value: &Json<'_>) -> Value {
-    match value {
-        Json::String(text) => match preview(text, usize::MAX) {
-            Cow::Owned(described) => json!(described),
-            Cow::Borrowed(text) => json!(cut(text, METADATA_CHARS)),
-        },
-        value => value.to_value(),
+fn shortened<'a>(value: &Json<'a>) -> Json<'a> {
+    let short = value.as_str().map(|text| match preview(text, usize::MAX) {
+        Cow::Owned(described) => Cow::Owned(described),
+        Cow::Borrowed(text) => cut(text, METADATA_CHARS),
+    });
+    match short {
+        Some(Cow::Owned(short)) => Json::String(short.into()),
+        _ => value.clone(),
     }
 }

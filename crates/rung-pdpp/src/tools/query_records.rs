@@ -17,7 +17,7 @@ use super::list::{cursor, records_at, told};
 use super::longs::Longs;
 use super::page::{InWords, Page, Room, TooMany};
 use super::refusal::Refusal;
-use super::short::{shorten, shorten_fields, shorten_within};
+use super::short::{short_row, shorten_fields, shorten_within};
 use super::text::{cut, is_longer, json_text};
 use super::{Asking, Definition, read_input, window};
 
@@ -304,9 +304,7 @@ struct Told {
 /// A record in words, its texts cut to so many code points. Whose it is stands in its id, and is not told again.
 fn slim<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize) -> Json<'a> {
     let (Some(id), Some(Json::Object(data))) = (id, row.get("data")) else {
-        let mut whole = row.clone();
-        shorten(&mut whole, known, chars);
-        return whole;
+        return short_row(row, known, chars);
     };
     let mut data = data.clone();
     shorten_fields(&mut data, chars);

@@ -214,8 +214,8 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         cut.extend(lists.iter().map(String::as_str));
         let told = ladder.record(id.names(), &original, cut_to, &cut);
         let mut body = short_row(&body, known, chars);
-        if let Some(told) = told {
-            body["content_ladder"] = json!(told);
+        if let (Some(told), Some(body)) = (told, body.as_object_mut()) {
+            body.insert("content_ladder", json!(told));
         }
         // Set out for people where there is room, and without its spaces where there is not.
         let mut whole = contents(uri, &body);

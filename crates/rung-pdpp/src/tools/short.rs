@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-
 use super::binary::is_base64;
 use super::json::{Json, Members};
 use super::ladder::{Known, identity, is_cut, is_field};
@@ -17,10 +15,10 @@ pub(super) fn shorten(row: &mut Json<'_>, known: Known<'_>, chars: usize) {
 }
 
 /// A row, shortened.
-pub(super) fn short_row(row: &Json<'_>, known: Known<'_>, chars: usize) -> Value {
+pub(super) fn short_row<'a>(row: &Json<'a>, known: Known<'_>, chars: usize) -> Json<'a> {
     let mut short = row.clone();
     shorten(&mut short, known, chars);
-    short.to_value()
+    short
 }
 
 fn shorten_row(row: &mut Json<'_>, known: Known<'_>, chars: usize, depth: usize) {

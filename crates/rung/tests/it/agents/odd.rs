@@ -178,6 +178,11 @@ fn numbers_are_passed_on_as_they_came() {
             }
             "/v1/schema" => format!(r#"{{"object":"schema","connectors":[],"data":{data}}}"#),
             "/v1/streams/messages" => format!(r#"{{"name":"messages","data":{data}}}"#),
+            path if path.ends_with("/records/m") => {
+                format!(
+                    r#"{{"id":"m","stream":"messages","connection_id":"c","created_at":1.10,"data":{data},"expanded":{{"of":{{"id":"o","price":1.10}}}}}}"#
+                )
+            }
             _ => records(data),
         };
         answer(stream, 200, "application/json", "", body.as_bytes());
@@ -199,17 +204,26 @@ fn numbers_are_passed_on_as_they_came() {
     let read = agent.read("pdpp://stream/messages");
     let text = read["result"]["contents"][0]["text"].as_str().unwrap();
     assert!(text.contains("\"price\": 1.10,"), "{text}");
-    // Where it is made into something else, it is as near as that can be, and no reason to fail.
-    for (tool, arguments) in [
-        ("fetch", json!({"id": "c/messages:m"})),
-        (
-            "read_record_field",
-            json!({"id": "c/messages:m", "field_path": "most"}),
-        ),
+    let fetched = line(&mut agent, "fetch", &json!({"id": "c/messages:m"}));
+    for whole in [
+        r#"\"large\": 123456789012345678901234567890,\n"#,
+        r#"\"price\": 1.10,\n"#,
+        r#""created_at":1.10"#,
+        r#""expanded":{"of":{"id":"o","price":1.10}}"#,
     ] {
-        let line = line(&mut agent, tool, &arguments);
-        assert!(!line.contains("a bug of ours"), "{tool}: {line}");
+        assert!(fetched.contains(whole), "{whole}: {fetched}");
     }
+    let read = agent.read("pdpp://record/c%2Fmessages%3Am");
+    let text = read["result"]["contents"][0]["text"].as_str().unwrap();
+    assert!(text.contains("\"price\": 1.10,"), "{text}");
+    let sandbox = Sandbox::new();
+    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &["--fetch-data"]);
+    let fetched = line(&mut agent, "fetch", &json!({"id": "c/messages:m"}));
+    assert!(fetched.contains(&format!("\"data\":{data}")), "{fetched}");
+    // Where it is made into something else, it is as near as that can be, and no reason to fail.
+    let most = json!({"id": "c/messages:m", "field_path": "most"});
+    let line = line(&mut agent, "read_record_field", &most);
+    assert!(!line.contains("a bug of ours"), "{line}");
 }
 
 #[test]
