@@ -61,6 +61,8 @@ impl Limits {
 
 /// Bytes of what a server says beside its message that an error repeats.
 const DATA_BYTES: usize = 2_000;
+/// Bytes of a reply that has room for what a server wants, which is said twice.
+const AUTH_BYTES: usize = 3_000;
 /// What the gateway says around a result that was cut.
 const AROUND_BYTES: usize = 500;
 /// Shares of the limit that are tried, one after the other, until the tokens fit. The first try is all of it.
@@ -168,7 +170,11 @@ impl Gateway {
             let call = within(call, bytes.unwrap_or(Reply::LEAST_BYTES));
             // It is said twice, with as much around it.
             let words = head(fault.message(), call.budget.max_bytes / 4).to_owned();
-            let reply = Reply::failed(&fault.clone().with_message(words), Face::Rung, &call);
+            let mut shown = fault.clone().with_message(words);
+            if call.budget.max_bytes < AUTH_BYTES {
+                shown = shown.without(Detail::Auth);
+            }
+            let reply = Reply::failed(&shown, Face::Rung, &call);
             if bytes.is_none() || room.holds(&serde_json::to_string(&reply).unwrap_or_default()) {
                 return reply;
             }

@@ -369,7 +369,7 @@ impl Posts {
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        let why = format!("HTTP {status}: {}", head(words.trim(), 300));
+        let why = format!("HTTP {status}: {}", whole_words(words.trim(), 300));
         let why = why.trim_end_matches(": ").to_owned();
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Err(Failure::Unauthorized { why, challenge });
@@ -469,8 +469,21 @@ fn kind(response: &Response) -> String {
 /// How a server asks for a credential.
 fn challenge(response: &Response) -> Option<String> {
     const MAX_BYTES: usize = 500;
-    let asked = response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()?;
-    Some(head(asked, MAX_BYTES).to_owned())
+    let asked = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    let asked = asked.map(|one| String::from_utf8_lossy(one.as_bytes()).into_owned());
+    let asked = asked.collect::<Vec<_>>().join(", ");
+    (!asked.is_empty()).then(|| whole_words(&asked, MAX_BYTES).to_owned())
+}
+
+/// The beginning of what a server said, to the end of a word. Whoever knows what is secret masks it where it is whole: half of it
+/// would be told.
+fn whole_words(said: &str, max_bytes: usize) -> &str {
+    let shown = head(said, max_bytes);
+    if shown.len() == said.len() {
+        return said;
+    }
+    let apart = |c: char| c.is_whitespace() || c == '"';
+    &shown[..shown.rfind(apart).unwrap_or(0)]
 }
 
 fn is_stream(response: &Response) -> bool {

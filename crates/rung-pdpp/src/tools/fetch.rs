@@ -575,8 +575,11 @@ fn shortened<'a>(value: &Json<'a>) -> Json<'a> {
         Cow::Owned(described) => Cow::Owned(described),
         Cow::Borrowed(text) => cut(text, METADATA_CHARS),
     });
-    match short {
-        Some(Cow::Owned(short)) => Json::String(short.into()),
+    match (short, value) {
+        (Some(Cow::Owned(short)), _) => Json::String(short.into()),
+        (None, Json::Number(number)) if number.bytes() > METADATA_CHARS => {
+            Json::String(cut(&number.to_string(), METADATA_CHARS).into_owned().into())
+        }
         _ => value.clone(),
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::agents::fake::{Provider, answer};
 use crate::gateway::{Client, Street, error, plays};
 
 const SECRETS: [&str; 2] = ["supersecret-98765", "swordfish"];
@@ -81,6 +82,56 @@ fn a_server_that_does_not_start_tells_no_secret() {
     is_masked("what it failed with", &failed);
     let health = client.call("gateway.health", &json!({"server": "leaks"}));
     is_masked("its health", &health);
+}
+
+#[test]
+fn a_server_that_refuses_tells_no_part_of_what_it_was_given() {
+    // It says what it was given, wherever what is told of it may end.
+    let place = Provider::raw(|asked, stream| {
+        let before = asked.path().trim_matches('/').parse().unwrap_or(0);
+        let (before, given) = ("x".repeat(before), &asked.authorization);
+        let asks = format!(
+            "WWW-Authenticate: Basic realm=\"{before}\"\r\nWWW-Authenticate: Bearer error_description=\"{given} is unknown\"\r\n"
+        );
+        let body = format!("{before} {given}");
+        answer(stream, 401, "text/plain", &asks, body.as_bytes());
+    });
+    let street = Street::new();
+    let lengths = [0, 260, 285, 290, 295, 400, 425, 430, 435, 440, 445, 600];
+    let entries = lengths.iter().map(|length| {
+        let url = format!("http://{}/{length}", place.address);
+        let headers = json!({"Authorization": format!("Bearer {}", SECRETS[0])});
+        (
+            format!("s{length}"),
+            json!({"url": url, "headers": headers}),
+        )
+    });
+    street.configure(&Value::Object(entries.collect()));
+    let mut client = street.client(&[]);
+    for length in lengths {
+        let refused = client.invoke(&format!("s{length}::any"), &json!({}));
+        assert_eq!(error(&refused)["code"], "source_unauthorized", "{refused}");
+        let name = json!({"server": format!("s{length}")});
+        let health = client.call("gateway.health", &name);
+        for said in [&refused, &health] {
+            let told = said.to_string();
+            assert!(!told.contains(&SECRETS[0][..4]), "{length}: {told}");
+        }
+        let asked = &error(&refused)["details"]["auth"]["auth_challenge"];
+        assert!(
+            asked
+                .as_str()
+                .is_some_and(|asked| asked.starts_with("Basic")),
+            "{refused}"
+        );
+        if length == 0 {
+            is_masked("how it refused", &refused);
+            assert!(
+                asked.as_str().is_some_and(|asked| asked.contains("Bearer")),
+                "{refused}"
+            );
+        }
+    }
 }
 
 #[test]

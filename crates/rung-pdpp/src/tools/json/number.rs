@@ -31,7 +31,7 @@ impl Number<'_> {
     }
 
     /// Bytes that it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::tools) fn bytes(&self) -> usize {
         match self {
             Self::AsItCame(text) => text.len(),
             Self::Made(number) => match number.as_u64() {

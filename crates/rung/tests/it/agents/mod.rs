@@ -1,7 +1,7 @@
 //! Agents that read personal data through the six tools: over two pipes against any provider, and over HTTP at our own.
 
 mod cuts;
-mod fake;
+pub(crate) mod fake;
 mod hits;
 mod hostile;
 mod ladder;
