@@ -18,6 +18,7 @@ mod direct;
 mod gateway;
 mod heard;
 mod invoke;
+mod manifest;
 pub mod policy;
 mod prompts;
 pub mod ranking;

@@ -130,9 +130,19 @@ impl Sentence {
     /// Whether the words of a phrase are said, one after another.
     pub(crate) fn has(&self, phrase: &str) -> bool {
         let phrase: Vec<String> = stemmed(&self.stems, phrase).collect();
+        self.says(&phrase)
+    }
+
+    /// The same of a phrase whose words are stems already.
+    pub(crate) fn says(&self, phrase: &[String]) -> bool {
         self.words
             .windows(phrase.len().max(1))
             .any(|said| said == phrase)
+    }
+
+    /// The stems of its words.
+    pub(crate) fn into_stems(self) -> Vec<String> {
+        self.words
     }
 }
 

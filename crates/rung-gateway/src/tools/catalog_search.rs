@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::health::waiting;
 use super::{Asking, Definition, READS};
 use crate::commands::{Hint, hints};
+use crate::manifest::{Candidate, candidates};
 use crate::policy::Thing;
 use crate::redact::Masks;
 use crate::seen::{DIALECT, Known, Risk};
@@ -67,6 +68,9 @@ struct Output {
     /// Commands of the caller's machine, which are no tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cli_hints: Vec<Hint>,
+    /// Servers that are not here, where what is here does not do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    manifest_candidates: Vec<Candidate>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_seen_yet: Vec<String>,
     /// Those that nobody has seen because they do not start.
@@ -102,6 +106,8 @@ type Tool = (Arc<Server>, Arc<Known>);
 /// Characters of a description on a card.
 const SHORT_CHARS: usize = 100;
 const LIMIT: usize = 20;
+/// A tool that answers so much of a question will do.
+const ENOUGH: f32 = 0.75;
 /// Bytes of the icons on a card: an address is told, a picture is not.
 const ICONS_BYTES: usize = 256;
 
@@ -143,7 +149,23 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     } else {
         Vec::new()
     };
+    let best = found.hits.first().map_or(0.0, |hit| hit.score);
+    let manifest_candidates = if anywhere && permit.is_local() && best < ENOUGH {
+        candidates(&input.query, |name, package| {
+            let package = package.and_then(|package| Some(package.split_once(':')?.1));
+            let runs =
+                |server: &Server| package.is_some_and(|own| server.definition.shown.contains(own));
+            let mut servers = state.servers.values();
+            servers.any(|server| &**server.name() == name || runs(server))
+        })
+    } else {
+        Vec::new()
+    };
     let mut said = Vec::new();
+    if !manifest_candidates.is_empty() {
+        let could = "manifest_candidates are not set up here: ask the user whether to add one, by its entry";
+        said.push(could.to_owned());
+    }
     if !not_seen_yet.is_empty() {
         let soon =
             "these servers are being looked at for the first time: search again in a few seconds";
@@ -169,6 +191,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             total_available: shelf.tools.iter().filter(|tool| seen(tool)).count(),
             results,
             cli_hints,
+            manifest_candidates,
             hint,
             not_seen_yet,
             failed,

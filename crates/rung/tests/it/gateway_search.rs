@@ -61,6 +61,51 @@ fn servers_that_do_not_run_are_left_out_on_request() {
 }
 
 #[test]
+fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let asked = json!({"query": "list pull requests on github"});
+    let found = search(&mut client, &asked);
+    let one = &found["manifest_candidates"][0];
+    assert_eq!(one["name"], "github", "{found}");
+    assert_eq!(one["candidate_type"], "server", "{found}");
+    assert_eq!(one["relevance_score"], 1.0, "{found}");
+    assert_eq!(one["requires_api_key"], true, "{found}");
+    assert_eq!(one["is_installed"], false, "{found}");
+    assert!(one["entry"]["command"].is_string(), "{found}");
+    let hint = found["hint"].as_str().unwrap();
+    assert!(hint.contains("manifest_candidates"), "{found}");
+    // It is no server of ours.
+    let called = client.call("gateway.connect_server", &json!({"server_name": "github"}));
+    assert_eq!(error(&called)["code"], "unknown_server", "{called}");
+    for arguments in [
+        json!({"query": "hotel"}),
+        json!({}),
+        json!({"query": "github", "filters": {"server": "house"}}),
+    ] {
+        let found = search(&mut client, &arguments);
+        assert!(found.get("manifest_candidates").is_none(), "{found}");
+    }
+    // What is here already is not named again, under whatever name it is.
+    let mut entries = json!({"house": plays("house")});
+    entries["gh"] = one["entry"].clone();
+    street.configure(&entries);
+    let mut client = street.client(&[]);
+    let found = search(&mut client, &asked);
+    let names = found["manifest_candidates"].as_array();
+    let mut names = names.into_iter().flatten();
+    assert!(names.all(|one| one["name"] != "github"), "{found}");
+    // Somebody elsewhere adds nothing here.
+    let token = street.token("elsewhere");
+    let server = Server::of(&mut street.command(&["--transport", "http", "--port", "0"]));
+    let mut session = Session::open(&server, Some(&token));
+    let found = session.call("gateway.catalog_search", &asked);
+    let found = &found["structuredContent"];
+    assert!(found["results"].is_array(), "{found}");
+    assert!(found.get("manifest_candidates").is_none(), "{found}");
+}
+
+#[test]
 fn commands_of_this_machine_are_hinted_at_and_only_to_whoever_sits_at_it() {
     let street = Street::with_a_house();
     let bin = street.sandbox.home().join("bin");

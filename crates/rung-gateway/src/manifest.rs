@@ -1,0 +1,239 @@
+//! Servers that are known and not set up here: what somebody who finds no tool could add.
+//!
+//! Owns: the list that is built in, and which of it is meant by a question. Refuses to know: how a server is added. None ever is
+//! from here, and nobody elsewhere is asked: a search waits for nothing.
+
+use std::cmp::Reverse;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::ranking::Sentence;
+
+/// One server a line, with the words it is known for.
+const LIST: &str = include_str!("../data/manifest.json");
+/// Candidates in one answer.
+const MOST: usize = 2;
+/// Words of a server that are said, where its name is not: one of them alone says little.
+const FEW_WORDS: usize = 2;
+/// What one of them is worth, and what all of them are at most; a name is worth 1.
+const WORTH: f32 = 0.3;
+const MOST_WORTH: f32 = 0.9;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    #[serde(default)]
+    category: String,
+    words: Vec<String>,
+    /// Where it is, if it is not started here.
+    url: Option<String>,
+    /// What it is started with otherwise.
+    #[serde(default)]
+    run: Vec<String>,
+    package: Option<String>,
+    /// The variable of its credential, and others that it wants.
+    key: Option<String>,
+    #[serde(default)]
+    also: Vec<String>,
+    key_from: Option<String>,
+}
+
+/// An entry, and its words as they are looked for.
+struct Known {
+    entry: Entry,
+    name: Vec<String>,
+    words: Vec<Vec<String>>,
+}
+
+static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    let entries: Vec<Entry> = serde_json::from_str(LIST).expect("the list is as it is tested");
+    let known = |entry: Entry| Known {
+        name: Sentence::of(&entry.name).into_stems(),
+        words: entry
+            .words
+            .iter()
+            .map(|word| Sentence::of(word).into_stems())
+            .collect(),
+        entry,
+    };
+    entries.into_iter().map(known).collect()
+});
+
+/// A server that could be added.
+#[derive(Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "it is told in the words that readers of candidates know"
+)]
+pub(crate) struct Candidate {
+    name: &'static str,
+    candidate_type: &'static str,
+    relevance_score: f32,
+    reasoning: String,
+    source: &'static str,
+    transport: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    package: Option<&'static str>,
+    requires_api_key: bool,
+    api_key_available: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    env_var: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    env_instructions: Option<String>,
+    is_installed: bool,
+    is_running: bool,
+    /// Whether we add it ourselves.
+    provisionable: bool,
+    /// What a configuration file would say of it.
+    entry: Value,
+}
+
+/// Servers that would do what is asked for, the likeliest first, but for those that are `there` by their name or package.
+pub(crate) fn candidates(
+    query: &str,
+    there: impl Fn(&str, Option<&str>) -> bool,
+) -> Vec<Candidate> {
+    let meant = meant(query).into_iter();
+    let absent =
+        meant.filter(|(known, _)| !there(&known.entry.name, known.entry.package.as_deref()));
+    absent
+        .take(MOST)
+        .map(|(known, said)| known.entry.candidate(&said))
+        .collect()
+}
+
+/// Servers that are meant, the likeliest first, each with the words that say so.
+fn meant(query: &str) -> Vec<(&'static Known, Said)> {
+    let query = Sentence::of(query);
+    let said = |known: &'static Known| {
+        let words = known.words.iter().zip(&known.entry.words);
+        let words = words.filter(|(stems, _)| query.says(stems));
+        let words: Vec<&str> = words.map(|(_, word)| word.as_str()).collect();
+        let named = query.says(&known.name);
+        (named || words.len() >= FEW_WORDS).then_some((known, Said { named, words }))
+    };
+    let mut meant: Vec<_> = KNOWN.iter().filter_map(said).collect();
+    meant.sort_by_key(|(_, said)| Reverse((said.named, said.words.len())));
+    meant
+}
+
+/// What of a server was said.
+struct Said {
+    named: bool,
+    words: Vec<&'static str>,
+}
+
+impl Entry {
+    fn candidate(&'static self, said: &Said) -> Candidate {
+        let there = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let score = if said.named {
+            1.0
+        } else {
+            (0..said.words.len()).fold(0.0, |score: f32, _| (score + WORTH).min(MOST_WORTH))
+        };
+        let mut words = said.words.clone();
+        if said.named && !words.contains(&self.name.as_str()) {
+            words.insert(0, &self.name);
+        }
+        Candidate {
+            name: &self.name,
+            candidate_type: "server",
+            relevance_score: score,
+            reasoning: format!("{}: the query has {}", self.category(), words.join(", ")),
+            source: "manifest",
+            transport: if self.url.is_some() {
+                "streamable-http"
+            } else {
+                "stdio"
+            },
+            package: self.package.as_deref(),
+            requires_api_key: self.key.is_some(),
+            api_key_available: self.key.as_deref().is_some_and(there),
+            env_var: self.key.as_deref(),
+            env_instructions: self.key_from.as_ref().map(|from| format!("see {from}")),
+            is_installed: false,
+            is_running: false,
+            provisionable: false,
+            entry: self.configured(),
+        }
+    }
+
+    fn category(&self) -> &str {
+        if self.category.is_empty() {
+            "known server"
+        } else {
+            &self.category
+        }
+    }
+
+    /// What a configuration file would say of it. Credentials are named, never told.
+    fn configured(&self) -> Value {
+        let by_name = |name: &String| (name.clone(), json!(format!("${{{name}}}")));
+        if let Some(url) = &self.url {
+            let mut entry = json!({"type": "http", "url": url});
+            let key = self.key.as_ref().filter(|key| !url.contains(key.as_str()));
+            if let Some(key) = key {
+                entry["headers"] = json!({"Authorization": format!("Bearer ${{{key}}}")});
+            }
+            return entry;
+        }
+        let mut entry = json!({"command": self.run.first(), "args": self.run.get(1..)});
+        let env: serde_json::Map<_, _> = self.key.iter().chain(&self.also).map(by_name).collect();
+        if !env.is_empty() {
+            entry["env"] = env.into();
+        }
+        entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_meant_where_its_name_or_several_of_its_words_are_said() {
+        for (query, expected) in [
+            ("list pull requests on GitHub", "github"),
+            ("post to slack", "slack"),
+            ("take a screenshot of a page in a browser", "playwright"),
+            ("query a postgres table", "postgres"),
+            ("remember notes", "memory"),
+        ] {
+            let found = candidates(query, |_, _| false);
+            assert!(!found.is_empty(), "{query}");
+            let names: Vec<&str> = found.iter().map(|one| one.name).collect();
+            assert!(names.contains(&expected), "{query}: {names:?}");
+            assert!(found.iter().all(|one| one.relevance_score >= 0.5));
+            let others = candidates(query, |name, _| name == expected);
+            assert!(others.iter().all(|one| one.name != expected), "{query}");
+        }
+        for query in ["", "echo a message", "sum two numbers", "\u{0}"] {
+            let found = candidates(query, |_, _| false);
+            let names: Vec<&str> = found.iter().map(|one| one.name).collect();
+            assert!(names.is_empty(), "{query}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn every_entry_can_be_written_into_a_file() {
+        assert!(KNOWN.len() > 90);
+        for Known { entry, words, .. } in KNOWN.iter() {
+            let name = &entry.name;
+            assert_ne!(entry.url.is_some(), !entry.run.is_empty(), "{name}");
+            assert_eq!(entry.package.is_some(), !entry.run.is_empty(), "{name}");
+            assert!(words.iter().all(|stems| !stems.is_empty()), "{name}");
+            let written = entry.configured().to_string();
+            assert!(
+                entry.key.as_ref().is_none_or(|key| written.contains(key)),
+                "{written}"
+            );
+        }
+        let mut names: Vec<_> = KNOWN.iter().map(|known| &known.entry.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), KNOWN.len());
+    }
+}
