@@ -98,7 +98,7 @@ fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
     // Somebody elsewhere adds nothing here.
     let token = street.token("elsewhere");
     let server = Server::of(&mut street.command(&["--transport", "http", "--port", "0"]));
-    let mut session = Session::open(&server, Some(&token));
+    let session = Session::open(&server, Some(&token));
     let found = session.call("gateway.catalog_search", &asked);
     let found = &found["structuredContent"];
     assert!(found["results"].is_array(), "{found}");

@@ -167,6 +167,23 @@ fn what_cannot_be_read_is_said_to_be_what_it_is() {
 }
 
 #[test]
+fn a_number_without_end_is_cut_where_it_is_no_more_than_a_label() {
+    let long = format!("1.{}", "0".repeat(7_000));
+    let record = format!(
+        r#"{{"id":"m","stream":"messages","connection_id":"c","created_at":{long},"data":{{"text":"hello"}}}}"#
+    );
+    let provider = saying(200, record);
+    let sandbox = Sandbox::new();
+    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let fetched = agent.ok("fetch", json!({"id": "c/messages:m"}));
+    let told = fetched.structured();
+    assert_eq!(told["text"], "hello", "{told}");
+    assert!(told["metadata"]["created_at"].is_string(), "{told}");
+    let cut = &told["content_ladder"]["metadata"]["cut"];
+    assert_eq!(cut, &json!(["created_at"]), "{told}");
+}
+
+#[test]
 fn numbers_are_passed_on_as_they_came() {
     let data = r#"{"large":123456789012345678901234567890,"zero":-0,"price":1.10,"power":1E3,"most":1e400,"id":7}"#;
     let provider = Provider::raw(move |asked, stream| {
