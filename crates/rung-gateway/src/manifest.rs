@@ -17,9 +17,8 @@ const LIST: &str = include_str!("../data/manifest.json");
 const MOST: usize = 2;
 /// Words of a server that are said, where its name is not: one of them alone says little.
 const FEW_WORDS: usize = 2;
-/// What one of them is worth, and what all of them are at most; a name is worth 1.
-const WORTH: f32 = 0.3;
-const MOST_WORTH: f32 = 0.9;
+/// What a server is worth by so many of its words, from none on; its name is worth 1.
+const WORTHS: [f64; 4] = [0.0, 0.3, 0.6, 0.9];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +70,7 @@ static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
 pub(crate) struct Candidate {
     name: &'static str,
     candidate_type: &'static str,
-    relevance_score: f32,
+    relevance_score: f64,
     reasoning: String,
     source: &'static str,
     transport: &'static str,
@@ -132,7 +131,7 @@ impl Entry {
         let score = if said.named {
             1.0
         } else {
-            (0..said.words.len()).fold(0.0, |score: f32, _| (score + WORTH).min(MOST_WORTH))
+            WORTHS[said.words.len().min(WORTHS.len() - 1)]
         };
         let mut words = said.words.clone();
         if said.named && !words.contains(&self.name.as_str()) {
