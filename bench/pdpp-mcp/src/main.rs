@@ -100,7 +100,11 @@ fn rung() -> Result<PathBuf> {
     Ok(root.join("target/release/rung"))
 }
 
+/// Another binary of this folder, made where it is not there yet: whoever runs one has made that one only.
 fn beside(name: &str) -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new("cargo").args(["build", "--release", "--quiet", "--bin", name]).current_dir(folder).status()?;
+    anyhow::ensure!(built.success(), "{name} does not build");
     let own = std::env::current_exe()?;
     Ok(own.parent().context("a folder of binaries")?.join(name))
 }
