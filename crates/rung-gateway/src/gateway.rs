@@ -530,7 +530,7 @@ impl State {
     }
 
     /// The rule by which a server is nobody's, where there is one.
-    fn denial(&self, server: &str) -> Option<Rule<'_>> {
+    pub(crate) fn denial(&self, server: &str) -> Option<Rule<'_>> {
         match self.rules.policy.verdict(Thing::Server(server)) {
             Verdict::Denied(rule) => Some(rule),
             Verdict::Allowed(_) => None,

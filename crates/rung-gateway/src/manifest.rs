@@ -90,16 +90,15 @@ pub(crate) struct Candidate {
     entry: Value,
 }
 
-/// Servers that would do what is asked for, the likeliest first, but for those that are `there` by their name or package.
+/// Servers that would do what is asked for, the likeliest first, but for those that are `out_of_question` by their name or package.
 pub(crate) fn candidates(
     query: &str,
-    there: impl Fn(&str, Option<&str>) -> bool,
+    out_of_question: impl Fn(&str, Option<&str>) -> bool,
 ) -> Vec<Candidate> {
     let meant = meant(query).into_iter();
-    let absent =
-        meant.filter(|(known, _)| !there(&known.entry.name, known.entry.package.as_deref()));
-    absent
-        .take(MOST)
+    let left = meant
+        .filter(|(known, _)| !out_of_question(&known.entry.name, known.entry.package.as_deref()));
+    left.take(MOST)
         .map(|(known, said)| known.entry.candidate(&said))
         .collect()
 }

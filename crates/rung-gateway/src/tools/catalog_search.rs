@@ -156,7 +156,9 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             let runs =
                 |server: &Server| package.is_some_and(|own| server.definition.shown.contains(own));
             let mut servers = state.servers.values();
-            servers.any(|server| &**server.name() == name || runs(server))
+            // What a policy would keep out is not worth adding.
+            state.denial(name).is_some()
+                || servers.any(|server| &**server.name() == name || runs(server))
         })
     } else {
         Vec::new()

@@ -95,6 +95,13 @@ fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
     let names = found["manifest_candidates"].as_array();
     let mut names = names.into_iter().flatten();
     assert!(names.all(|one| one["name"] != "github"), "{found}");
+    // What a policy keeps out is not proposed.
+    let policy = street
+        .sandbox
+        .write("policy.yaml", "servers: {denylist: ['git*']}");
+    let mut client = street.client(&["--policy", policy.to_str().unwrap()]);
+    let found = search(&mut client, &asked);
+    assert!(found.get("manifest_candidates").is_none(), "{found}");
     // Somebody elsewhere adds nothing here.
     let token = street.token("elsewhere");
     let server = Server::of(&mut street.command(&["--transport", "http", "--port", "0"]));
