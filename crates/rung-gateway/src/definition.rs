@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rung_auth::Secret;
 use rung_mcp::connect::{Era, Target};
 
+use crate::auth::SignIn;
 use crate::config::Sharing;
 
 /// Why a server is listed and not started.
@@ -40,6 +41,8 @@ pub struct Definition {
     pub withheld: Option<Withheld>,
     /// Whether an edit of it waits for approval, and what runs is what was approved.
     pub edit_waits: bool,
+    /// Where it is said how one signs in there.
+    pub sign_in: SignIn,
     /// What it is given that must not come back.
     pub secrets: Vec<Secret<String>>,
     /// Changes with everything that makes it another server, its credentials among it. To compare, never to be kept.

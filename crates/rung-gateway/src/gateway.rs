@@ -11,7 +11,7 @@ use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault, nearest};
 use rung_kv::Records;
 use rung_mcp::connect::Target;
-use rung_tool::{Changes, Keep};
+use rung_tool::{Change, Changes, Keep, Names};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
@@ -20,16 +20,23 @@ use crate::calls::Calls;
 use crate::catalogue::Catalogue;
 use crate::definition::{Definition, Withheld};
 use crate::direct::Surface;
+use crate::guidance::Guidance;
 use crate::policy::{Rule, Thing, Verdict};
 use crate::ranking::{Document, Index};
+use crate::registry::Registry;
 use crate::seen::Known;
 use crate::server::{Common, Server};
 use crate::sight::Rules;
 use crate::tasks::Tasks;
 use crate::tools::is_for_operators;
 
+/// What an agent is told of other servers.
+const INSTRUCTIONS: &str = "\
+Tools of other servers are behind gateway.catalog_search (find by what they do), gateway.describe (what one takes) and gateway.invoke (call it by \
+its tool_id, server::tool). Servers start by themselves.\n";
+
 /// How the gateway behaves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// How long a server may take to start.
     pub opening: Duration,
@@ -43,6 +50,10 @@ pub struct Options {
     pub count_tokens: fn(&str) -> usize,
     /// How servers are shown.
     pub surface: Surface,
+    /// Whether the tools that find servers' tools are there while there is no server.
+    pub shown_empty: bool,
+    /// The address of a registry in which servers are published, where one may be asked.
+    pub registry: Option<String>,
 }
 
 /// What is configured, at one moment.
@@ -55,6 +66,8 @@ pub struct Configuration {
     pub problems: Vec<String>,
     /// Who sees what.
     pub rules: Rules,
+    /// How much advice is given.
+    pub guidance: Guidance,
 }
 
 /// An entry of a file that is no server.
@@ -119,6 +132,7 @@ pub(crate) struct Inner {
     pub(crate) calls: Calls,
     pub(crate) tasks: Tasks,
     pub(crate) common: Arc<Common>,
+    pub(crate) registry: Option<Arc<Registry>>,
     configure: Box<dyn Configure>,
     state: RwLock<Arc<State>>,
     shelf: Mutex<Option<Arc<Shelf>>>,
@@ -134,6 +148,7 @@ pub(crate) struct State {
     pub(crate) rules: Rules,
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) problems: Vec<String>,
+    pub(crate) guidance: Guidance,
 }
 
 /// How long somebody waits for servers that nobody has looked at.
@@ -158,6 +173,8 @@ impl Gateway {
         records: Records,
         keep: Arc<dyn Keep>,
     ) -> Result<Self, Fault> {
+        let registry = options.registry.as_deref();
+        let registry = registry.map(|address| Registry::new(address, records.clone()));
         let common = Arc::new(Common {
             catalogue: Catalogue::new(records),
             changes: Changes::default(),
@@ -172,6 +189,7 @@ impl Gateway {
             keep,
             calls: Calls::default(),
             tasks: Tasks::default(),
+            registry: registry.transpose()?,
             common,
             configure,
             state: RwLock::new(Arc::new(state)),
@@ -192,6 +210,23 @@ impl Gateway {
         self.state().servers.is_empty()
     }
 
+    /// Whether there is anything to be told of it: a server, or tools that are there without any.
+    pub fn is_shown(&self) -> bool {
+        self.0.options.shown_empty || !self.is_empty()
+    }
+
+    /// What an agent is told before it calls anything, by the names that it knows tools by.
+    pub fn instructions(&self, names: Names) -> String {
+        if self.0.options.surface == Surface::Direct || !self.is_shown() {
+            return String::new();
+        }
+        let told = match names {
+            Names::Dotted => INSTRUCTIONS.to_owned(),
+            Names::Plain => INSTRUCTIONS.replace("gateway.", "gateway_"),
+        };
+        told + &self.state().guidance.instructions()
+    }
+
     /// The names of all servers.
     pub fn names(&self) -> Vec<String> {
         let state = self.state();
@@ -202,6 +237,21 @@ impl Gateway {
         self.0.state.read().clone()
     }
 
+    /// What is wrong with the files and the registry, and what of the files was left out, with its reason.
+    pub(crate) fn problems(&self, state: &State) -> Vec<String> {
+        let skipped = state.skipped.iter();
+        let skipped =
+            skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
+        let registry = self
+            .0
+            .registry
+            .as_ref()
+            .and_then(|registry| registry.problem());
+        let registry = registry.map(|why| format!("the registry could not be read: {why}"));
+        let files = state.problems.iter().cloned();
+        files.chain(skipped).chain(registry).collect()
+    }
+
     pub(crate) fn revision(&self) -> String {
         format!("{:x}", self.0.revision.load(Ordering::Relaxed))
     }
@@ -209,6 +259,16 @@ impl Gateway {
     /// Looks after the servers for as long as it is polled: starts those that are to be started, stops those that nobody uses,
     /// and takes up edits.
     pub async fn tend(&self) {
+        let registry = self.0.registry.clone();
+        let keep_fresh = async {
+            if let Some(registry) = registry {
+                registry.keep_fresh().await;
+            }
+        };
+        tokio::join!(keep_fresh, self.tend_servers());
+    }
+
+    async fn tend_servers(&self) {
         const EVERY: Duration = Duration::from_secs(1);
         self.look_at(self.state().eager().cloned().collect());
         loop {
@@ -258,6 +318,8 @@ impl Gateway {
             .filter(|new| eager_before.iter().all(|old| !Arc::ptr_eq(old, new)))
             .cloned()
             .collect();
+        let tools_change =
+            !self.0.options.shown_empty && before.servers.is_empty() != after.servers.is_empty();
         *self.0.state.write() = Arc::new(after);
         self.0.common.generation.fetch_add(1, Ordering::Relaxed);
         self.0.revision.fetch_add(1, Ordering::Relaxed);
@@ -269,6 +331,9 @@ impl Gateway {
         }
         self.look_at(eager);
         self.0.common.tell_all();
+        if tools_change {
+            self.0.common.changes.tell(Change::Tools);
+        }
         Ok(())
     }
 
@@ -428,12 +493,9 @@ impl Gateway {
                 runs: definition.shown.clone(),
             }
         };
-        let skipped = state.skipped.iter();
-        let skipped =
-            skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
         Report {
             servers: state.servers.values().map(row).collect(),
-            problems: state.problems.iter().cloned().chain(skipped).collect(),
+            problems: self.problems(&state),
         }
     }
 
@@ -522,6 +584,7 @@ impl State {
             rules: configuration.rules,
             skipped: configuration.skipped,
             problems: configuration.problems,
+            guidance: configuration.guidance,
         }
     }
 

@@ -6,9 +6,10 @@
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
+use crate::candidate::{Candidate, Identity, bare, is_set};
 use crate::ranking::Sentence;
 
 /// One server a line, with the words it is known for.
@@ -61,43 +62,13 @@ static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
     entries.into_iter().map(known).collect()
 });
 
-/// A server that could be added.
-#[derive(Serialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "it is told in the words that readers of candidates know"
-)]
-pub(crate) struct Candidate {
-    name: &'static str,
-    candidate_type: &'static str,
-    relevance_score: f64,
-    reasoning: String,
-    source: &'static str,
-    transport: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    package: Option<&'static str>,
-    requires_api_key: bool,
-    api_key_available: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    env_var: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    env_instructions: Option<String>,
-    is_installed: bool,
-    is_running: bool,
-    /// Whether we add it ourselves.
-    provisionable: bool,
-    /// What a configuration file would say of it.
-    entry: Value,
-}
-
-/// Servers that would do what is asked for, the likeliest first, but for those that are `out_of_question` by their name or package.
+/// Servers that would do what is asked for, the likeliest first, but for those that are `out_of_question`.
 pub(crate) fn candidates(
     query: &str,
-    out_of_question: impl Fn(&str, Option<&str>) -> bool,
+    out_of_question: impl Fn(Identity<'_>) -> bool,
 ) -> Vec<Candidate> {
     let meant = meant(query).into_iter();
-    let left = meant
-        .filter(|(known, _)| !out_of_question(&known.entry.name, known.entry.package.as_deref()));
+    let left = meant.filter(|(known, _)| !out_of_question(known.entry.identity()));
     left.take(MOST)
         .map(|(known, said)| known.entry.candidate(&said))
         .collect()
@@ -125,8 +96,15 @@ struct Said {
 }
 
 impl Entry {
-    fn candidate(&'static self, said: &Said) -> Candidate {
-        let there = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            name: &self.name,
+            package: self.package.as_deref().map(bare),
+            url: self.url.as_deref(),
+        }
+    }
+
+    fn candidate(&self, said: &Said) -> Candidate {
         let score = if said.named {
             1.0
         } else {
@@ -137,7 +115,7 @@ impl Entry {
             words.insert(0, &self.name);
         }
         Candidate {
-            name: &self.name,
+            name: self.name.clone(),
             candidate_type: "server",
             relevance_score: score,
             reasoning: format!("{}: the query has {}", self.category(), words.join(", ")),
@@ -147,16 +125,32 @@ impl Entry {
             } else {
                 "stdio"
             },
-            package: self.package.as_deref(),
+            url: self.url.clone(),
+            remote_headers: self.headers().keys().cloned().collect(),
+            package: self.package.clone(),
             requires_api_key: self.key.is_some(),
-            api_key_available: self.key.as_deref().is_some_and(there),
-            env_var: self.key.as_deref(),
+            api_key_available: self.key.as_deref().is_some_and(is_set),
+            env_var: self.key.clone(),
             env_instructions: self.key_from.as_ref().map(|from| format!("see {from}")),
             is_installed: false,
             is_running: false,
             provisionable: false,
             entry: self.configured(),
         }
+    }
+
+    /// Headers that it wants, where its credential is not a part of its address.
+    fn headers(&self) -> Map<String, Value> {
+        let url = self.url.as_deref();
+        let apart = |key: &&String| url.is_some_and(|url| !url.contains(key.as_str()));
+        let key = self.key.as_ref().filter(apart).into_iter();
+        key.map(|key| {
+            (
+                "Authorization".to_owned(),
+                json!(format!("Bearer ${{{key}}}")),
+            )
+        })
+        .collect()
     }
 
     fn category(&self) -> &str {
@@ -172,9 +166,9 @@ impl Entry {
         let by_name = |name: &String| (name.clone(), json!(format!("${{{name}}}")));
         if let Some(url) = &self.url {
             let mut entry = json!({"type": "http", "url": url});
-            let key = self.key.as_ref().filter(|key| !url.contains(key.as_str()));
-            if let Some(key) = key {
-                entry["headers"] = json!({"Authorization": format!("Bearer ${{{key}}}")});
+            let headers = self.headers();
+            if !headers.is_empty() {
+                entry["headers"] = headers.into();
             }
             return entry;
         }
@@ -200,17 +194,17 @@ mod tests {
             ("query a postgres table", "postgres"),
             ("remember notes", "memory"),
         ] {
-            let found = candidates(query, |_, _| false);
+            let found = candidates(query, |_| false);
             assert!(!found.is_empty(), "{query}");
-            let names: Vec<&str> = found.iter().map(|one| one.name).collect();
+            let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
             assert!(names.contains(&expected), "{query}: {names:?}");
             assert!(found.iter().all(|one| one.relevance_score >= 0.5));
-            let others = candidates(query, |name, _| name == expected);
+            let others = candidates(query, |one| one.name == expected);
             assert!(others.iter().all(|one| one.name != expected), "{query}");
         }
         for query in ["", "echo a message", "sum two numbers", "\u{0}"] {
-            let found = candidates(query, |_, _| false);
-            let names: Vec<&str> = found.iter().map(|one| one.name).collect();
+            let found = candidates(query, |_| false);
+            let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
             assert!(names.is_empty(), "{query}: {names:?}");
         }
     }

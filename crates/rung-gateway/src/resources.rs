@@ -9,14 +9,16 @@ use rung_auth::Permit;
 use rung_fault::Fault;
 use rung_mcp::connect::How;
 use rung_tool::{
-    Call, Contents, Given, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
-    Watcher, written,
+    Call, Contents, Given, Names, Partial, Pending, ResourceCard, ResourceSource, Served,
+    TemplateCard, Watcher, written,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::answer::{Limits, given, served};
+use crate::direct::Surface;
 use crate::gateway::{Gateway, State};
+use crate::guidance::{PAGE, PAGE_URI};
 use crate::heard::Masked;
 use crate::policy::Thing;
 use crate::server::Server;
@@ -24,6 +26,7 @@ use crate::template;
 
 /// What stands before an address that is not the first one's.
 const SCHEME: &str = "gateway://";
+const MARKDOWN: &str = "text/markdown";
 
 /// An address with its server before it.
 pub(crate) fn with_server(server: &str, uri: &str) -> String {
@@ -48,7 +51,12 @@ fn addressed(read: Given, own: &str, asked: &str) -> Given {
 }
 
 /// The servers' resources, as a source.
-pub struct Resources(pub Gateway);
+pub struct Resources {
+    /// The servers.
+    pub gateway: Gateway,
+    /// The names by which its readers know our tools.
+    pub names: Names,
+}
 
 /// A member of something that was listed, as text.
 pub(crate) fn listed<'a>(item: &'a RawValue, name: &str) -> Option<std::borrow::Cow<'a, str>> {
@@ -164,8 +172,10 @@ impl State {
 impl ResourceSource for Resources {
     fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
         Box::pin(async move {
-            self.0.see_to_list(permit).await;
-            Ok(self.0.state().resources(permit))
+            self.gateway.see_to_list(permit).await;
+            let mut cards = self.gateway.state().resources(permit);
+            cards.extend(self.gateway.has_page(permit).then(page));
+            Ok(cards)
         })
     }
 
@@ -174,8 +184,8 @@ impl ResourceSource for Resources {
         permit: &'a Permit,
     ) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
         Box::pin(async move {
-            self.0.see_to_list(permit).await;
-            Ok(self.0.state().templates(permit))
+            self.gateway.see_to_list(permit).await;
+            Ok(self.gateway.state().templates(permit))
         })
     }
 
@@ -185,16 +195,25 @@ impl ResourceSource for Resources {
         uri: &'a str,
     ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
         Box::pin(async move {
-            let Some((server, own)) = self.0.place(&call.permit, uri).await else {
-                return Ok(None);
+            let read = if uri == PAGE_URI && self.gateway.has_page(&call.permit) {
+                Given::Here(written(&json!({"contents": [page_text(self.names)]})))
+            } else {
+                let Some((server, own)) = self.gateway.place(&call.permit, uri).await else {
+                    return Ok(None);
+                };
+                let params = raw(&json!({"uri": own}));
+                let read = self
+                    .gateway
+                    .ask(call, &server, "resources/read", &params)
+                    .await?;
+                if own == uri {
+                    read
+                } else {
+                    addressed(read, &own, uri)
+                }
             };
-            let params = raw(&json!({"uri": own}));
-            let mut read = self.0.ask(call, &server, "resources/read", &params).await?;
-            if own != uri {
-                read = addressed(read, &own, uri);
-            }
-            let keep = self.0.0.keep.clone();
-            let limits = Limits::of(&self.0, call, None);
+            let keep = self.gateway.0.keep.clone();
+            let limits = Limits::of(&self.gateway, call, None);
             let relay = |read, call, keep| async move {
                 Served::<Vec<Contents>>::relay(read, uri, &call, keep).await
             };
@@ -210,11 +229,11 @@ impl ResourceSource for Resources {
     ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
         Box::pin(async move {
             let listed = |state: &State| state.template(permit, template);
-            let Some(server) = self.0.find(permit, listed).await else {
+            let Some(server) = self.gateway.find(permit, listed).await else {
                 return Ok(None);
             };
             let of = json!({"type": "ref/resource", "uri": template});
-            self.0
+            self.gateway
                 .complete(permit, &server, &of, partial)
                 .await
                 .map(Some)
@@ -232,12 +251,40 @@ impl ResourceSource for Resources {
         on: bool,
     ) -> Pending<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Some((server, own)) = self.0.place(&listener.permit, uri).await else {
+            let Some((server, own)) = self.gateway.place(&listener.permit, uri).await else {
                 return Ok(());
             };
             let watched = server.watch(listener, &own, on).await;
-            watched.map_err(|fault| self.0.state().rules.masks().fault(fault))
+            watched.map_err(|fault| self.gateway.state().rules.masks().fault(fault))
         })
+    }
+}
+
+/// The page of advice, as it is listed.
+fn page() -> ResourceCard {
+    ResourceCard {
+        uri: PAGE_URI.to_owned(),
+        name: "code-execution".to_owned(),
+        title: Some("Many calls, few words".to_owned()),
+        description: Some("How code makes many calls and shows only what matters.".to_owned()),
+        mime_type: Some(MARKDOWN.to_owned()),
+        size: Some(PAGE.len() as u64),
+        listed: None,
+    }
+}
+
+fn page_text(names: Names) -> Contents {
+    let text = match names {
+        Names::Dotted => PAGE.to_owned(),
+        Names::Plain => PAGE
+            .replace("gateway.", "gateway_")
+            .replace("rung.read", "rung_read"),
+    };
+    Contents {
+        uri: PAGE_URI.to_owned(),
+        mime_type: Some(MARKDOWN.to_owned()),
+        text: Some(text),
+        ..Contents::default()
     }
 }
 
@@ -246,6 +293,16 @@ fn raw(value: &Value) -> Box<RawValue> {
 }
 
 impl Gateway {
+    /// Whether the page of advice is there for somebody: it is for those who call tools by ours.
+    fn has_page(&self, permit: &Permit) -> bool {
+        let invoke = Thing::GatewayTool("gateway.invoke");
+        let state = self.state();
+        self.0.options.surface == Surface::Meta
+            && self.is_shown()
+            && state.guidance.has_page()
+            && state.sees(permit, invoke)
+    }
+
     /// The server that has what stands at an address, and the address there. It may be one that nobody has looked at.
     async fn place(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
         self.find(permit, |state| state.place(permit, uri)).await

@@ -205,7 +205,7 @@ fn risk(name: &str, destructive: Option<bool>, reads: bool) -> Risk {
 }
 
 /// The words of an identifier, however it is written.
-fn words(name: &str) -> impl Iterator<Item = String> {
+pub(crate) fn words(name: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
     for letter in name.chars() {

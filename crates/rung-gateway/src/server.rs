@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::auth::Auth;
+use crate::auth::{Auth, SignIn};
 use crate::catalogue::Catalogue;
 use crate::config::Sharing;
 use crate::definition::{Definition, Withheld};
@@ -131,6 +131,7 @@ pub(crate) struct Written {
     /// Who says so.
     pub(crate) origin: &'static str,
     pub(crate) file: Option<PathBuf>,
+    pub(crate) sign_in: SignIn,
 }
 
 impl Written {
@@ -139,6 +140,7 @@ impl Written {
             eager: definition.eager,
             origin: definition.origin,
             file: definition.file.clone(),
+            sign_in: definition.sign_in.clone(),
         }
     }
 
@@ -674,6 +676,11 @@ impl Server {
         self.fault(error.clone())
     }
 
+    /// What it wants, where it refused for want of something.
+    fn wanted(&self, error: &Error) -> Option<Auth> {
+        Auth::wanted(error, &self.written().sign_in, &self.definition.secrets)
+    }
+
     /// Notes how it failed, until it is started again.
     fn note(&self, error: &Error) {
         let why = error.to_string();
@@ -681,7 +688,8 @@ impl Server {
         *self.trouble.lock() = Some(Trouble {
             why,
             at_ms: crate::now_ms(),
-            auth: wanted(error),
+            // What is meant for one caller is not for whoever asks how the server is.
+            auth: self.wanted(error).filter(|auth| !auth.is_callers()),
         });
     }
 
@@ -709,7 +717,13 @@ impl Server {
                 format!("gateway.restart_server {{\"server_name\":\"{name}\"}} starts it anew")
             }
         };
-        let auth = wanted(&error);
+        let auth = self.wanted(&error);
+        let hint = match &auth {
+            Some(auth) if auth.is_callers() => {
+                "ask the user to open the url of url_elicitations, then call again".to_owned()
+            }
+            _ => hint,
+        };
         let fault = error.into_fault();
         if fault.code() == Code::MissingCapability {
             return fault;
@@ -742,7 +756,7 @@ impl Server {
                     .with_hint(format!("ask the user to run `rung gateway trust {name}`"))
             }
             Withheld::Missing(variables) => {
-                let auth = Auth::missing(variables);
+                let auth = Auth::missing(variables, &self.written().sign_in);
                 let variables = variables.join(", ");
                 let why = format!("{name} needs variables that have no value: {variables}");
                 Fault::new(Code::SourceUnauthorized, why)
@@ -755,14 +769,6 @@ impl Server {
             )
             .with_hint("ask the user to correct its entry in the configuration"),
         }
-    }
-}
-
-/// What a server wants that refused for want of a credential.
-fn wanted(error: &Error) -> Option<Auth> {
-    match error {
-        Error::Unauthorized { challenge, .. } => Some(Auth::refused(challenge.as_deref())),
-        _ => None,
     }
 }
 

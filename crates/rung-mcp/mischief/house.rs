@@ -202,6 +202,14 @@ impl House {
                 let asked = json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": asked});
                 say(asked.to_string().as_bytes());
             }
+            "visit" => {
+                let pages = json!([
+                    {"mode": "url", "elicitationId": "e-1", "url": "https://house.example/in?id=e-1", "message": "Sign in first"},
+                    {"mode": "url", "elicitationId": "e-2", "url": "javascript:alert(1)", "message": "Click"},
+                ]);
+                let error = json!({"code": -32042, "message": "sign in first", "data": {"elicitations": pages}});
+                say(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}").as_bytes());
+            }
             "grow" => {
                 self.grown = true;
                 say(LIST_CHANGED);
@@ -238,6 +246,7 @@ impl House {
             plain("put", "Dies of it once", json!({"idempotentHint": true})),
             plain("steps", "Says how far it has come", reads.clone()),
             plain("ask", "Asks which room", json!({})),
+            plain("visit", "Wants somebody to sign in", json!({})),
             plain("grow", "Has one more tool from then on", json!({})),
             plain("rebuild", "Books something else from then on", json!({})),
             self.book(),

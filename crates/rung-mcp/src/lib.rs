@@ -30,6 +30,6 @@ pub use client::{Capabilities, Wanted};
 pub use envelope::{Id, MAX_MESSAGE_BYTES, Malformed, Message};
 pub use remote::{ForPeer, Remote};
 pub use seal::SealKey;
-pub use server::{Offer, Server};
+pub use server::{Instructions, Offer, Server};
 pub use tasks::TaskStore;
 pub use version::Version;

@@ -23,6 +23,9 @@ use crate::splice;
 use crate::tasks::{NoTasks, TaskStore, Tasks};
 use crate::version::Version;
 
+/// What a model should know before it calls anything, as it is at the moment.
+pub type Instructions = Box<dyn Fn() -> String + Send + Sync>;
+
 /// What is behind the door.
 pub struct Offer {
     /// What the server is called by programs.
@@ -37,7 +40,7 @@ pub struct Offer {
     /// A picture of it, as the address of an SVG.
     pub icon: String,
     /// What a model should know before it calls anything.
-    pub instructions: String,
+    pub instructions: Instructions,
     /// What can be called.
     pub tools: Arc<dyn ToolSource>,
     /// What can be read.
@@ -68,7 +71,6 @@ pub(crate) struct Inner {
     modern: String,
     /// Bytes of that.
     dress_bytes: usize,
-    discovered: String,
     pub(crate) metrics: Metrics,
 }
 
@@ -109,12 +111,6 @@ impl Server {
     pub fn new(offer: Offer) -> Self {
         let named = json!({"name": offer.name, "version": offer.version});
         let modern = format!("\"_meta\":{}", meta(&named));
-        let discovered = json!({
-            "_meta": meta(&info(&offer, Version::V2026_07_28)),
-            "supportedVersions": Version::ALL.iter().rev().map(|version| version.name()).collect::<Vec<_>>(),
-            "capabilities": capabilities(&offer, Version::V2026_07_28, true),
-            "instructions": offer.instructions,
-        });
         let store = offer.tasks.clone().unwrap_or_else(|| Arc::new(NoTasks));
         let tasks = Arc::new(Tasks::new(store));
         Self(Arc::new(Inner {
@@ -124,7 +120,6 @@ impl Server {
             shutdown: CancellationToken::new(),
             dress_bytes: dressed(&modern, Body::Cacheable(b"{}".to_vec())).len(),
             modern,
-            discovered: discovered.to_string(),
             offer,
         }))
     }
@@ -224,7 +219,16 @@ impl Server {
 
     /// The answer to `server/discover`.
     pub(crate) fn discovered(&self) -> Body {
-        Body::Cacheable(self.0.discovered.clone().into_bytes())
+        let offer = &self.0.offer;
+        let modern = Version::V2026_07_28;
+        let versions = Version::ALL.iter().rev().map(|version| version.name());
+        let discovered = json!({
+            "_meta": meta(&info(offer, modern)),
+            "supportedVersions": versions.collect::<Vec<_>>(),
+            "capabilities": capabilities(offer, modern, true),
+            "instructions": (offer.instructions)(),
+        });
+        Body::Cacheable(json(&discovered).into_bytes())
     }
 
     /// Opens a legacy conversation: the session, and the answer to `initialize`. `tells` says whether there will be
@@ -243,7 +247,7 @@ impl Server {
             "protocolVersion": version.name(),
             "capabilities": capabilities(offer, version, tells),
             "serverInfo": info(offer, version),
-            "instructions": offer.instructions,
+            "instructions": (offer.instructions)(),
         });
         let answer = Answer {
             message: write_result(id, json(&result).as_bytes()),

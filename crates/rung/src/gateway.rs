@@ -12,18 +12,14 @@ use rung_gateway::config::{self, Approvals, Places, Reach, Sharing, Spec, Trust,
 use rung_gateway::policy::Current;
 use rung_gateway::redact::Redactor;
 use rung_gateway::{
-    Configuration, Configure, Definition, Gateway, OpenTo, Options, Rules, Skipped, Withheld,
+    Configuration, Configure, Definition, Gateway, Guidance, OpenTo, Options, Rules, SignIn,
+    Skipped, Withheld,
 };
 use rung_mcp::connect::{Address, Command, Target};
 
 use crate::cli::GatewayFiles;
 use crate::results::Results;
 use crate::settings::{Origin, Settings, Value};
-
-/// What an agent is told of other servers.
-pub(crate) const INSTRUCTIONS: &str = "\
-Tools of other servers are behind gateway.catalog_search (find by what they do), gateway.describe (what one takes) and gateway.invoke (call it by \
-its tool_id, server::tool). Servers start by themselves.\n";
 
 /// Servers that are started at once, where several are.
 const STARTS: usize = 8;
@@ -33,6 +29,8 @@ const STARTS: usize = 8;
 pub(crate) struct Manner {
     /// Who reaches other servers over HTTP.
     pub(crate) open_to: OpenTo,
+    /// Whether its tools are there while there is no server.
+    pub(crate) shown_empty: bool,
     /// Servers that are started at once, where several are.
     pub(crate) starts: usize,
     /// How long any call may take.
@@ -40,10 +38,11 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    /// The usual one.
+    /// The usual one, of a gateway that stands beside other tools.
     pub(crate) fn usual(settings: &Settings) -> Self {
         Self {
             open_to: settings.gateway_open_to(),
+            shown_empty: false,
             starts: STARTS,
             longest: None,
         }
@@ -85,6 +84,8 @@ pub(crate) fn gateway_that(
         longest: manner.longest,
         count_tokens: |text| bpe_openai::o200k_base().count(text),
         surface: files.surface.into(),
+        shown_empty: manner.shown_empty,
+        registry: settings.gateway_registry(),
     };
     let keep = Arc::new(results.shelf.clone());
     Gateway::new(options, Box::new(setup), results.catalogue(), keep)
@@ -156,8 +157,10 @@ impl Configure for Setup {
         }
         let variable = |name: &str| std::env::var(name).ok();
         let loaded = config::load(&self.places, &variable, &approvals);
-        *self.watch.lock() = Some(Watch::new(loaded.files));
-        problems.extend(loaded.problems.iter().map(ToString::to_string));
+        let (guidance, advice, wrong) = Guidance::read(self.places.home.as_deref());
+        *self.watch.lock() = Some(Watch::new(loaded.files.into_iter().chain(advice)));
+        let wrongs = loaded.problems.iter().chain(&wrong);
+        problems.extend(wrongs.map(ToString::to_string));
         let unknown = loaded.unknown.iter();
         problems.extend(unknown.map(|named| {
             let file = named.file.display();
@@ -204,6 +207,7 @@ impl Configure for Setup {
                 policy,
                 open_to: self.open_to,
             },
+            guidance,
             definitions,
         })
     }
@@ -271,6 +275,7 @@ fn definition(spec: &Spec) -> Definition {
         file: Some(spec.file.clone()),
         withheld,
         edit_waits: spec.trust == Trust::Kept,
+        sign_in: spec.sign_in.clone(),
         secrets: spec
             .secrets()
             .map(|secret| Secret::new(secret.to_owned()))
@@ -372,6 +377,7 @@ fn own(settings: &Settings) -> Result<Vec<Definition>, Fault> {
             file: None,
             withheld: of_stranger.then_some(Withheld::Untrusted),
             edit_waits: false,
+            sign_in: SignIn::default(),
             secrets: Vec::<Secret<String>>::new(),
         });
     }
@@ -387,6 +393,17 @@ impl Settings {
     /// How long a server may take to start.
     pub(crate) fn gateway_start(&self) -> Duration {
         Duration::from_secs(self.number("gateway.start_s"))
+    }
+
+    /// The registry that may be asked, if one may: also the one that the program whose place this takes would ask.
+    fn gateway_registry(&self) -> Option<String> {
+        let said = self.iter().find(|(key, ..)| *key == "gateway.registry");
+        let said = said.and_then(|(_, value, _)| match value {
+            Value::Url(url) => Some(url.clone()),
+            _ => None,
+        });
+        let exported = || std::env::var("PMCP_REGISTRY_PRIVATE_ENDPOINT").ok();
+        said.or_else(exported).filter(|address| !address.is_empty())
     }
 
     /// Who reaches other servers over HTTP.

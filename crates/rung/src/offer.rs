@@ -56,21 +56,18 @@ pub(crate) fn offer(
     }
     let mut prompts: Vec<Arc<dyn PromptSource>> = Vec::new();
     let mut changes = None;
+    let told = others.as_ref().map(|(gateway, _)| gateway.clone());
     if let Some((gateway, surface)) = others {
         changes = Some(gateway.changes());
         let theirs: Arc<dyn ToolSource> = match surface {
-            Surface::Meta => {
-                let told = crate::gateway::INSTRUCTIONS;
-                instructions.push_str(&match names {
-                    Names::Dotted => told.to_owned(),
-                    Names::Plain => told.replace("gateway.", "gateway_"),
-                });
-                Arc::new(rung_gateway::Tools::new(gateway.clone())?)
-            }
+            Surface::Meta => Arc::new(rung_gateway::Tools::new(gateway.clone())?),
             Surface::Direct => Arc::new(rung_gateway::Direct(gateway.clone())),
         };
         tools.push(Arc::new(ForGuests(theirs)));
-        resources.push(Arc::new(rung_gateway::Resources(gateway.clone())));
+        resources.push(Arc::new(rung_gateway::Resources {
+            gateway: gateway.clone(),
+            names,
+        }));
         prompts.push(Arc::new(rung_gateway::Prompts { gateway, surface }));
     }
     if let Some(fixtures) = fixtures {
@@ -89,18 +86,22 @@ pub(crate) fn offer(
         Names::Plain => Arc::new(Plain(tools)),
     };
     let (about, read) = (names.show("rung.about"), names.show("rung.read"));
+    let ladder = format!(
+        "Answers are bounded, and nothing is lost: where meta.truncated is true, the whole answer is kept under \
+         meta.handle. Call {read} with the handle for any part of it, by cursor, lines, path, pattern or match. \
+         {about} says what is behind this door for you."
+    );
     Ok(Offer {
         name: "rung".to_owned(),
         title: "Rung".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         face: rung_fault::Face::Rung,
         icon: ICON.to_owned(),
-        instructions: instructions
-            + &format!(
-                "Answers are bounded, and nothing is lost: where meta.truncated is true, the whole answer is kept under \
-                 meta.handle. Call {read} with the handle for any part of it, by cursor, lines, path, pattern or match. \
-                 {about} says what is behind this door for you."
-            ),
+        // Other servers may come and go.
+        instructions: Box::new(move || {
+            let others = told.as_ref().map(|gateway| gateway.instructions(names));
+            format!("{instructions}{}{ladder}", others.unwrap_or_default())
+        }),
         tools,
         resources: Arc::new(Resources(resources)),
         prompts: (!prompts.is_empty()).then(|| Arc::new(Prompts(prompts)) as _),

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::files::digest;
 use super::variables::{Filling, Use, Variables, names_secret, without_password};
 use super::{Origin, Reach, Sharing, Spec, Trust};
+use crate::auth::{SignIn, is_plain_url, is_scope};
 
 const MAX_NAME_CHARS: usize = 64;
 
@@ -74,6 +75,7 @@ pub(super) struct Entry {
     form: Form,
     sharing: Sharing,
     era: Option<Era>,
+    sign_in: SignIn,
 }
 
 enum Form {
@@ -152,7 +154,51 @@ pub(super) fn parse(name: &str, value: &Value) -> Result<Entry, Reason> {
         }
         (Some(kind), _, _) => return Err(Reason::Type(kind.to_owned())),
     };
-    Ok(Entry { form, sharing, era })
+    Ok(Entry {
+        form,
+        sharing,
+        era,
+        sign_in: sign_in(entry)?,
+    })
+}
+
+/// What it says of how one signs in.
+fn sign_in(entry: &Map<String, Value>) -> Result<SignIn, Reason> {
+    let url = |name: &'static str| match text(entry, name)? {
+        Some(url) if !is_plain_url(url) => Err(member(
+            name,
+            "an address of http or https, without a password or a query",
+        )),
+        url => Ok(url.map(str::to_owned)),
+    };
+    let scopes = match entry.get("declared_scopes") {
+        None | Some(Value::Null) => Some(Vec::new()),
+        Some(Value::Array(scopes)) => {
+            let scope = |scope: &Value| {
+                scope
+                    .as_str()
+                    .filter(|text| is_scope(text))
+                    .map(str::to_owned)
+            };
+            scopes.iter().map(scope).collect()
+        }
+        Some(_) => None,
+    };
+    Ok(SignIn {
+        protected_resource_metadata_url: url("protected_resource_metadata_url")?,
+        authorization_server_metadata_url: url("authorization_server_metadata_url")?,
+        oidc_issuer_url: url("oidc_issuer_url")?,
+        oidc_discovery_url: url("oidc_discovery_url")?,
+        client_id_metadata_document_url: url("client_id_metadata_document_url")?,
+        declared_scopes: scopes
+            .ok_or_else(|| member("declared_scopes", "an array of names of scopes"))?,
+        missing_scopes: Vec::new(),
+        by_page: match entry.get("supports_url_elicitation") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(by_page)) => *by_page,
+            Some(_) => return Err(member("supports_url_elicitation", "true or false")),
+        },
+    })
 }
 
 fn member(name: &'static str, wanted: &'static str) -> Reason {
@@ -331,6 +377,7 @@ impl Entry {
             reach,
             sharing: self.sharing,
             era: self.era,
+            sign_in: self.sign_in,
             eager: false,
             trust,
             missing: filling.missing,

@@ -46,6 +46,22 @@ impl Problem {
             reason: reason.strip_suffix(&suffix).unwrap_or(&reason).to_owned(),
         }
     }
+
+    /// What the reader of YAML found, without the lines around it that it adds.
+    pub(crate) fn in_yaml(file: &Path, error: &serde_saphyr::Error) -> Self {
+        let error = error.without_snippet();
+        let place = error.location().map(|place| (place.line(), place.column()));
+        let reason = error.to_string();
+        // The place is told once.
+        let reason = match (place, reason.rsplit_once(" at line ")) {
+            (Some(_), Some((reason, _))) => reason,
+            _ => &reason,
+        };
+        Self {
+            place,
+            ..Self::new(file, reason)
+        }
+    }
 }
 
 impl fmt::Display for Problem {

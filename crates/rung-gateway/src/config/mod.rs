@@ -24,6 +24,7 @@ use rung_auth::Secret;
 use rung_mcp::connect::Era;
 use serde_json::Value;
 
+use crate::auth::SignIn;
 use entry::Entry;
 pub use entry::Reason;
 pub(crate) use files::read;
@@ -74,6 +75,8 @@ pub struct Spec {
     pub sharing: Sharing,
     /// In which era it is spoken to; by asking it, where nothing is said.
     pub era: Option<Era>,
+    /// Where it is said how one signs in there.
+    pub sign_in: SignIn,
     /// Whether it starts with the gateway.
     pub eager: bool,
     /// Whether it may start.

@@ -106,29 +106,13 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Rules, Problem> {
     }
     // An emptied file is more often one that is just being written than one that means to allow everything.
     let rules: Option<Rules> =
-        serde_saphyr::from_str(text).map_err(|error| in_yaml(path, &error))?;
+        serde_saphyr::from_str(text).map_err(|error| Problem::in_yaml(path, &error))?;
     rules.ok_or_else(|| {
         Problem::new(
             path,
             "says nothing; write `{}` for a policy without rules, or remove the file",
         )
     })
-}
-
-fn in_yaml(path: &Path, error: &serde_saphyr::Error) -> Problem {
-    // Without the lines around it that the reader adds.
-    let error = error.without_snippet();
-    let place = error.location().map(|place| (place.line(), place.column()));
-    let reason = error.to_string();
-    // The place is told once.
-    let reason = match (place, reason.rsplit_once(" at line ")) {
-        (Some(_), Some((reason, _))) => reason,
-        _ => &reason,
-    };
-    Problem {
-        place,
-        ..Problem::new(path, reason)
-    }
 }
 
 /// A group of named members of which none may be unknown or named twice.

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 
 use super::health::waiting;
 use super::{Asking, Definition, READS};
+use crate::candidate::{Candidate, Identity};
 use crate::commands::{Hint, hints};
-use crate::manifest::{Candidate, candidates};
-use crate::policy::Thing;
-use crate::redact::Masks;
+use crate::gateway::State;
+use crate::manifest::candidates;
+use crate::policy::{Package, Thing};
 use crate::seen::{DIALECT, Known, Risk};
 use crate::server::Server;
 
@@ -71,6 +72,9 @@ struct Output {
     /// Servers that are not here, where what is here does not do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     manifest_candidates: Vec<Candidate>,
+    /// Servers that strangers publish, where what is here does not do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    registry_candidates: Vec<Candidate>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_seen_yet: Vec<String>,
     /// Those that nobody has seen because they do not start.
@@ -99,6 +103,9 @@ struct Card {
     /// Where it is not the usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema_dialect: Option<String>,
+    /// How code uses it well, in a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_hint: Option<&'static str>,
 }
 
 type Tool = (Arc<Server>, Arc<Known>);
@@ -131,7 +138,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let found = shelf.index.search(&input.query, wanted, limit);
     let hits = found.hits.iter();
     let hits = hits.filter_map(|hit| shelf.tools.get(hit.document as usize));
-    let results: Vec<Card> = hits.map(|tool| card(tool, state.rules.masks())).collect();
+    let results: Vec<Card> = hits.map(|tool| card(tool, &state)).collect();
     // What nobody has seen cannot be found: whoever searches has it looked at.
     let unseen = gateway.unseen(permit);
     let (failed, fresh): (Vec<_>, Vec<_>) = unseen
@@ -150,23 +157,26 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         Vec::new()
     };
     let best = found.hits.first().map_or(0.0, |hit| hit.score);
-    let manifest_candidates = if anywhere && permit.is_local() && best < ENOUGH {
-        candidates(&input.query, |name, package| {
-            let package = package.and_then(|package| Some(package.split_once(':')?.1));
-            let runs =
-                |server: &Server| package.is_some_and(|own| server.definition.shown.contains(own));
-            let mut servers = state.servers.values();
-            // What a policy would keep out is not worth adding.
-            state.denial(name).is_some()
-                || servers.any(|server| &**server.name() == name || runs(server))
-        })
-    } else {
-        Vec::new()
-    };
+    let (mut manifest_candidates, mut registry_candidates) = (Vec::new(), Vec::new());
     let mut said = Vec::new();
-    if !manifest_candidates.is_empty() {
-        let could = "manifest_candidates are not set up here: ask the user whether to add one, by its entry";
-        said.push(could.to_owned());
+    if anywhere && permit.is_local() && best < ENOUGH {
+        let out_of_question = |one: Identity<'_>| state.is_here_or_kept_out(one);
+        manifest_candidates = candidates(&input.query, out_of_question);
+        let registry = gateway.0.registry.as_ref();
+        registry_candidates = registry
+            .map(|registry| registry.candidates(&input.query, out_of_question))
+            .unwrap_or_default();
+        let failed = registry.and_then(|registry| registry.problem());
+        said.extend(failed.map(|why| format!("the registry could not be read: {why}")));
+    }
+    for (name, candidates) in [
+        ("manifest_candidates", &manifest_candidates),
+        ("registry_candidates", &registry_candidates),
+    ] {
+        if !candidates.is_empty() {
+            let could = "are not set up here: ask the user whether to add one, by its entry";
+            said.push(format!("{name} {could}"));
+        }
     }
     if !not_seen_yet.is_empty() {
         let soon =
@@ -194,11 +204,29 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             results,
             cli_hints,
             manifest_candidates,
+            registry_candidates,
             hint,
             not_seen_yet,
             failed,
         })
         .await
+}
+
+impl State {
+    /// Whether a server is set up here under any name, or would be kept out by a policy: then it is not worth adding.
+    fn is_here_or_kept_out(&self, one: Identity<'_>) -> bool {
+        let policy = &self.rules.policy;
+        let denied = |package: &str| matches!(policy.package(package), Package::Denied(_));
+        let reaches = [one.package, one.url].into_iter().flatten();
+        let runs = |server: &Server| {
+            let mut reaches = reaches.clone();
+            reaches.any(|own| server.definition.shown.contains(own))
+        };
+        let mut servers = self.servers.values();
+        self.denial(one.name).is_some()
+            || one.package.is_some_and(denied)
+            || servers.any(|server| &**server.name() == one.name || runs(server))
+    }
 }
 
 impl Filters {
@@ -215,7 +243,8 @@ impl Filters {
     }
 }
 
-fn card((server, known): &Tool, masks: Masks<'_>) -> Card {
+fn card((server, known): &Tool, state: &State) -> Card {
+    let masks = state.rules.masks();
     let (server_name, tool_name) = (server.name(), &known.tool.name);
     let dialect = known.dialect();
     Card {
@@ -239,11 +268,12 @@ fn card((server, known): &Tool, masks: Masks<'_>) -> Card {
             .as_ref()
             .map(|support| json!({"taskSupport": support})),
         schema_dialect: (dialect != DIALECT).then(|| dialect.to_owned()),
+        code_hint: state.guidance.hint(known),
     }
 }
 
 /// The beginning of a text, in one line, cut at a word.
-pub(super) fn short(text: &str, chars: usize) -> String {
+pub(crate) fn short(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let Some((end, _)) = line.char_indices().nth(chars) else {
         return line;

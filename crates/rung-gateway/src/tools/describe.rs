@@ -7,8 +7,7 @@ use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::catalog_search::short;
-use super::{Asking, Definition, READS};
+use super::{Asking, Definition, READS, short};
 use crate::redact::Masks;
 use crate::seen::{Known, Risk};
 
@@ -54,6 +53,9 @@ struct Output<'a> {
     safety_notes: Option<&'static str>,
     invoke_as: Cow<'static, str>,
     invoke_template: Value,
+    /// How code uses it, where the user wants that to be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_snippet: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -86,6 +88,8 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let (server, known) = asking.gateway.tool(asking.call, &input.tool_id).await?;
     let listed = |name: &str| known.listed(name);
     let schema = &*known.tool.input_schema;
+    let state = asking.gateway.state();
+    let names = asking.call.names;
     let destroys = "It may change or destroy something.";
     asking
         .reply(Output {
@@ -94,7 +98,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             title: known.title.as_deref(),
             description: &known.description,
             icons: listed("icons").filter(|_| input.full),
-            args: arguments(schema, asking.gateway.state().rules.masks()),
+            args: arguments(schema, state.rules.masks()),
             input_schema: Some(schema).filter(|_| input.full),
             output_schema: listed("outputSchema").filter(|_| input.full),
             annotations: listed("annotations"),
@@ -102,8 +106,9 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             schema_dialect: known.dialect(),
             risk_hint: known.risk,
             safety_notes: (known.risk == Risk::High).then_some(destroys),
-            invoke_as: asking.call.names.show(super::invoke::DEFINITION.name),
+            invoke_as: names.show(super::invoke::DEFINITION.name),
             invoke_template: template(server.name(), &known),
+            code_snippet: state.guidance.snippet(server.name(), &known, names),
         })
         .await
 }

@@ -77,6 +77,8 @@ struct Detail {
     #[serde(skip_serializing_if = "Option::is_none")]
     startup_skip_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    startup_env_var: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     source_path: Option<String>,
     sharing: &'static str,
     running: usize,
@@ -133,9 +135,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         _ => None,
     };
     let operator = state.rules.may_operate(permit);
-    let skipped = state.skipped.iter();
-    let skipped = skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
-    let problems = state.problems.iter().cloned().chain(skipped);
+    let problems = gateway.problems(&state).into_iter();
     asking
         .reply(Output {
             revision_id: gateway.revision(),
@@ -188,10 +188,16 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
     let trouble = server.trouble().filter(|_| status == Status::Failed);
     let withheld = server.definition.withheld.as_ref();
     let missing = match withheld {
-        Some(Withheld::Missing(variables)) => Some(Auth::missing(variables)),
+        Some(Withheld::Missing(variables)) => {
+            Some(Auth::missing(variables, &server.written().sign_in))
+        }
         _ => None,
     };
     let skipped = missing.is_some().then_some("missing_auth");
+    let wants_first = match withheld {
+        Some(Withheld::Missing(variables)) => variables.first().cloned(),
+        _ => None,
+    };
     let refused = trouble.as_ref().and_then(|trouble| trouble.auth.clone());
     let agreement = server.agreement();
     let name = server.name();
@@ -202,7 +208,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
         tool_count: visible,
         protocol_version: agreement.map(|agreed| agreed.version.name().to_owned()),
         error: trouble.as_ref().map(|trouble| trouble.why.clone()),
-        auth: missing.or(refused).unwrap_or_default(),
+        auth: missing.or(refused.clone()).unwrap_or_default(),
         next_step: match withheld {
             Some(Withheld::Untrusted) => Some(format!("rung gateway trust {name}")),
             Some(Withheld::Missing(variables)) => Some(format!("set {}", variables.join(", "))),
@@ -210,7 +216,9 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             None if server.definition.edit_waits => Some(format!(
                 "an edit waits for approval: rung gateway trust {name}"
             )),
-            None => None,
+            None => refused.is_some().then(|| {
+                format!("give {name} its credential in the configuration, then call again")
+            }),
         },
         detail: whole.then(|| {
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
@@ -221,6 +229,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
                 startup_policy: written.start(),
                 startup_source: written.origin,
                 startup_skip_reason: skipped,
+                startup_env_var: wants_first,
                 source_path: written.file.as_ref().map(|file| file.display().to_string()),
                 sharing: server.definition.sharing.name(),
                 running: server.running(),

@@ -18,6 +18,7 @@ mod tasks_result;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use catalog_search::short;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_tool::{
@@ -154,7 +155,8 @@ impl Tools {
         let state = self.gateway.state();
         let name = entry.definition.name;
         let operates = entry.definition.operates;
-        state.sees(permit, Thing::GatewayTool(name))
+        self.gateway.is_shown()
+            && state.sees(permit, Thing::GatewayTool(name))
             && (!operates || state.rules.may_operate(permit))
     }
 

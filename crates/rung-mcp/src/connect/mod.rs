@@ -422,7 +422,7 @@ impl Connection {
             })
         } else {
             let why = format!(
-                "it did not answer within {} s of its start",
+                "it did not get ready in time: no answer within {} s of its start",
                 options.opening.as_secs()
             );
             Err(Failure::Unavailable(why).of(&options.name))

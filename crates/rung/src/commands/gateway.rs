@@ -107,6 +107,7 @@ fn manner(args: &GatewayServeArgs, settings: &Settings) -> std::result::Result<M
     let starts = exported_number("PMCP_MAX_SPAWNS")?.or(args.max_concurrent_spawns);
     let longest = exported_number("PMCP_REQUEST_TIMEOUT")?.or(args.request_timeout);
     Ok(Manner {
+        shown_empty: true,
         starts: starts.unwrap_or(usual.starts),
         longest: longest
             .filter(|seconds| *seconds > 0)

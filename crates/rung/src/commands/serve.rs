@@ -102,8 +102,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     };
     let data = Arc::new(rung_pdpp::Service::new(data, &mut first.registry));
     let others = gateway(&args.gateway, settings, &results)?;
-    let others = (!others.is_empty()).then_some(others);
-    let offer = offered(args, settings, &results, &data, &here, others.as_ref())?;
+    let offer = offered(args, settings, &results, &data, &here, &others)?;
     first.beside = rung_pdpp::router(data.clone());
     if gives_access {
         first.beside = first.beside.merge(rung_pdpp::authority(data.clone()));
@@ -123,7 +122,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     eprintln!("listening at http://{}{}", main.address, http::PATH);
     let upkeep = Upkeep::start(&data);
     rung_memory::give_back();
-    let served = serve(offer, (main, first), second, others);
+    let served = serve(offer, (main, first), second, &others);
     upkeep.end();
     served
 }
@@ -135,7 +134,7 @@ fn offered(
     results: &Results,
     data: &Arc<rung_pdpp::Service>,
     here: &str,
-    others: Option<&Gateway>,
+    others: &Gateway,
 ) -> std::result::Result<Offer, Fault> {
     let fixtures = args.conformance.then(Fixtures::new);
     let options =
@@ -150,7 +149,7 @@ fn offered(
             here.to_owned(),
             options,
         )?)),
-        others.map(|others| (others.clone(), args.gateway.surface.into())),
+        Some((others.clone(), args.gateway.surface.into())),
     )?;
     offer.icon = format!("{here}{ICON}");
     Ok(offer)
@@ -161,18 +160,15 @@ fn serve(
     offer: Offer,
     first: (Place, Config),
     second: Option<(Place, Config)>,
-    others: Option<Gateway>,
+    others: &Gateway,
 ) -> Result {
     // It lets connections in and waits to be stopped; they are served in lanes of their own.
     let runtime = super::runtime()?;
     let ended = runtime.block_on(async {
-        if let Some(others) = others.clone() {
-            tokio::spawn(async move { others.tend().await });
-        }
+        let tended = others.clone();
+        tokio::spawn(async move { tended.tend().await });
         let ended = until_stopped(offer, first, second).await;
-        if let Some(others) = others {
-            others.shut_down().await;
-        }
+        others.shut_down().await;
         ended
     });
     // What a thread is still reading for nobody must not keep us.

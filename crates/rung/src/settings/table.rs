@@ -209,6 +209,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         help: "Who reaches other servers over HTTP: tokens whose grant names them; also every token that may change something and has no grant; or anybody who is let in.",
     },
     Setting {
+        key: "gateway.registry",
+        env: Some("RUNG_GATEWAY_REGISTRY"),
+        kind: Kind::Url,
+        default: None,
+        power: Power::Reaches,
+        help: "The address of a registry of MCP servers, such as `https://registry.modelcontextprotocol.io`. Its list is fetched once a day and searched here, where no tool of yours will do; none is asked unless said.",
+    },
+    Setting {
         key: "gateway.start_s",
         env: Some("RUNG_GATEWAY_START_S"),
         kind: Kind::Number { min: 1, max: 3_600 },

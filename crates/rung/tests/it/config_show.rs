@@ -122,7 +122,7 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     ");
     insta::assert_snapshot!(refused("[nonsense]\n"), @r"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `nonsense`
-      next: there are databases.*.dir, databases.*.mode, databases.*.open_to, databases.*.store, db.max_bytes, db.max_items, embeddings.*.dimensions, embeddings.*.dir, embeddings.*.document_prefix, embeddings.*.key_env, embeddings.*.key_file, embeddings.*.model, embeddings.*.query_prefix, embeddings.*.timeout_s, embeddings.*.url, gateway.idle_s, gateway.open_to, gateway.start_s, home, listen, log, records.history, records.max_body_bytes, records.postgres, records.strict, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
+      next: there are databases.*.dir, databases.*.mode, databases.*.open_to, databases.*.store, db.max_bytes, db.max_items, embeddings.*.dimensions, embeddings.*.dir, embeddings.*.document_prefix, embeddings.*.key_env, embeddings.*.key_file, embeddings.*.model, embeddings.*.query_prefix, embeddings.*.timeout_s, embeddings.*.url, gateway.idle_s, gateway.open_to, gateway.registry, gateway.start_s, home, listen, log, records.history, records.max_body_bytes, records.postgres, records.strict, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
     ");
     insta::assert_snapshot!(refused("\"reply.max_bytes\" = 5000\n"), @r#"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `\"reply.max_bytes\"`

@@ -275,7 +275,8 @@ impl<'s> Session<'s> {
     }
 }
 
-fn answer(reply: &Reply, id: u64) -> Value {
+/// The answer to a request over HTTP.
+pub(crate) fn answer(reply: &Reply, id: u64) -> Value {
     assert_eq!(reply.status, 200, "{}", reply.text());
     if !reply.is_stream() {
         return reply.json();

@@ -127,6 +127,11 @@ fn a_server_at_an_address_gets_the_headers_it_is_given() {
     assert_eq!(auth["auth_state"], "missing_auth", "{refused}");
     let challenge = auth["auth_challenge"].as_str().expect("how it asked");
     assert!(challenge.starts_with("Bearer"), "{refused}");
+    assert_eq!(auth["auth_methods"], json!(["oauth"]), "{refused}");
+    let metadata = auth["auth_metadata"]["protected_resource_metadata_url"].as_str();
+    let metadata = metadata.expect("where it says how one signs in");
+    assert!(challenge.contains(metadata), "{refused}");
+    assert!(metadata.starts_with(&format!("http://{}/", server.address)));
     let health = client.call("gateway.health", &json!({"server": "refused"}));
     assert_eq!(
         health["structuredContent"]["servers"][0]["auth_state"], "missing_auth",
@@ -136,6 +141,137 @@ fn a_server_at_an_address_gets_the_headers_it_is_given() {
         &health["structuredContent"]["servers"][0]["auth_challenge"], challenge,
         "{health}"
     );
+}
+
+#[test]
+fn what_a_file_says_of_signing_in_is_told_with_what_is_wanted() {
+    let street = Street::new();
+    let mut house = street.house("house");
+    house["env"]["KEY"] = "${NOT_SET_ANYWHERE}".into();
+    house["protected_resource_metadata_url"] = "https://house.example/.well-known/x".into();
+    house["declared_scopes"] = json!(["rooms.read"]);
+    house["supports_url_elicitation"] = true.into();
+    let mut odd = street.house("odd");
+    odd["oidc_issuer_url"] = "https://me:secret@house.example".into();
+    street.configure(&json!({"house": house, "odd": odd}));
+    let mut client = street.client(&[]);
+    let refused = client.invoke("house::count", &json!({}));
+    let told = json!({
+        "auth_state": "missing_auth",
+        "missing_env_vars": ["NOT_SET_ANYWHERE"],
+        "auth_methods": ["api_key", "url_elicitation"],
+        "auth_metadata": {
+            "protected_resource_metadata_url": "https://house.example/.well-known/x",
+            "declared_scopes": ["rooms.read"],
+        },
+    });
+    assert_eq!(error(&refused)["details"]["auth"], told, "{refused}");
+    let health = client.call("gateway.health", &json!({"server": "house"}));
+    let row = &health["structuredContent"]["servers"][0];
+    for (name, expected) in told.as_object().unwrap() {
+        assert_eq!(&row[name], expected, "{health}");
+    }
+    assert_eq!(row["startup_env_var"], "NOT_SET_ANYWHERE", "{health}");
+    let health = client.call("gateway.health", &json!({}));
+    let problems = health["structuredContent"]["problems"].to_string();
+    assert!(problems.contains("oidc_issuer_url"), "{health}");
+    assert!(!problems.contains("secret"), "{health}");
+    // An edit of it alone is taken up, and starts nothing anew.
+    let mut house = street.house("house");
+    street.configure(&json!({"house": house}));
+    until("the edit is taken up", || {
+        let counted = client.invoke("house::count", &json!({}));
+        (counted["isError"] != true).then_some(())
+    });
+    house["declared_scopes"] = json!(["rooms.write"]);
+    street.configure(&json!({"house": house}));
+    client.call("gateway.refresh", &json!({}));
+    let counted = client.invoke("house::count", &json!({}));
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 2,
+        "{counted}"
+    );
+}
+
+#[test]
+fn a_page_that_a_server_sends_somebody_to_is_told_to_the_caller_alone() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let refused = client.invoke("house::visit", &json!({}));
+    let refused = error(&refused);
+    let page = json!({
+        "elicitation_id": "e-1",
+        "url": "https://house.example/in?id=e-1",
+        "message": "Sign in first",
+    });
+    let auth = &refused["details"]["auth"];
+    assert_eq!(auth["auth_state"], "elicitation_required", "{refused}");
+    assert_eq!(
+        auth["auth_methods"],
+        json!(["url_elicitation"]),
+        "{refused}"
+    );
+    assert_eq!(auth["url_elicitations"], json!([page]), "{refused}");
+    assert!(
+        refused["hint"]
+            .as_str()
+            .unwrap()
+            .contains("url_elicitations"),
+        "{refused}"
+    );
+    let health = client.call("gateway.health", &json!({"server": "house"}));
+    assert!(!health.to_string().contains("house.example"), "{health}");
+}
+
+#[test]
+fn servers_that_come_later_are_taken_up_where_there_were_none() {
+    let street = Street::new();
+    let mut command = street.sandbox.command();
+    command.arg("mcp").stderr(Pipe::null());
+    let mut client = Client::open(Stdio::of(&mut command), &json!({}));
+    let tools = |client: &mut Client| {
+        let listed = client.request("tools/list", &json!({}));
+        let tools = listed["result"]["tools"].as_array().unwrap().clone();
+        let named = |tool: &Value| tool["name"].as_str().unwrap().starts_with("gateway.");
+        tools.iter().filter(|tool| named(tool)).count()
+    };
+    let told = |greeted: &Value| {
+        let told = greeted["result"]["instructions"].as_str().unwrap();
+        told.contains("gateway.catalog_search")
+    };
+    assert_eq!(tools(&mut client), 0);
+    assert!(!told(&client.greeted), "{}", client.greeted);
+    let called = client.request("tools/call", &json!({"name": "gateway.health"}));
+    assert_eq!(called["error"]["data"]["code"], "unknown_tool", "{called}");
+    let listed = client.request("resources/list", &json!({}));
+    assert!(!listed.to_string().contains("guidance"), "{listed}");
+    let server = Server::start(&street.sandbox, &["--dev"]);
+    let greeting = || {
+        let begin = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let reply = server.post(crate::http::legacy(1, "initialize", begin));
+        crate::gateway::answer(&reply, 1)
+    };
+    assert!(!told(&greeting()));
+    write(
+        &street,
+        ".mcp.json",
+        &json!({"house": street.house("house")}),
+    );
+    let changed = |message: &Value| message["method"] == "notifications/tools/list_changed";
+    client.hear(changed);
+    assert_eq!(tools(&mut client), 14);
+    let counted = client.invoke("house::count", &json!({}));
+    assert_eq!(
+        counted["structuredContent"]["result"]["count"], 1,
+        "{counted}"
+    );
+    until("the server over HTTP knows it, too", || {
+        told(&greeting()).then_some(())
+    });
+    // And when the last one is gone, so are they.
+    write(&street, ".mcp.json", &json!({}));
+    client.hear(changed);
+    assert_eq!(tools(&mut client), 0);
 }
 
 #[test]

@@ -302,7 +302,7 @@ fn a_policy_bounds_the_tools_of_a_server() {
     // Nothing is dropped in silence.
     let health = client.call("gateway.health", &json!({"server": "house"}));
     assert_eq!(
-        health["structuredContent"]["servers"][0]["hidden_tools"], 15,
+        health["structuredContent"]["servers"][0]["hidden_tools"], 16,
         "{health}"
     );
 }

@@ -1,0 +1,229 @@
+//! A registry of servers: fetched as a whole, searched here, and never waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::agents::fake::{Asked, Provider, answer};
+use crate::gateway::{Client, Street, until};
+use crate::stdio::Stdio;
+
+fn published(name: &str, description: &str, package: &str) -> Value {
+    json!({
+        "server": {"name": format!("io.github.somebody/{name}"), "description": description, "version": "1.2.0", "packages": [{
+            "registryType": "npm", "identifier": package, "version": "1.2.0", "transport": {"type": "stdio"},
+            "environmentVariables": [{"name": "WEATHER_KEY", "isRequired": true, "isSecret": true}]}]},
+        "_meta": {"io.modelcontextprotocol.registry/official": {"status": "active", "isLatest": true}},
+    })
+}
+
+/// A registry of two pages.
+fn pages(asked: &Asked) -> (u16, Value) {
+    if asked.names("cursor") {
+        let one = published(
+            "weather",
+            "Weather forecasts for any city",
+            "@somebody/weather",
+        );
+        return (
+            200,
+            json!({"servers": [7, {}, one], "metadata": {"count": 3}}),
+        );
+    }
+    let one = published(
+        "recipes",
+        "Finds recipes by what is in the fridge",
+        "@somebody/recipes",
+    );
+    (
+        200,
+        json!({"servers": [one], "metadata": {"nextCursor": "next page & more"}}),
+    )
+}
+
+fn client(street: &Street, registry: &str, flags: &[&str]) -> Client {
+    let mut command = street.command(flags);
+    command.env("RUNG_GATEWAY_REGISTRY", format!("http://{registry}"));
+    Client::open(Stdio::of(&mut command), &json!({}))
+}
+
+const QUERY: &str = "weather forecast for a city";
+
+fn search(client: &mut Client) -> Value {
+    let found = client.call("gateway.catalog_search", &json!({"query": QUERY}));
+    found["structuredContent"].clone()
+}
+
+fn candidates(client: &mut Client) -> Value {
+    until("the registry is known", || {
+        let found = search(client);
+        let candidates = found.get("registry_candidates").cloned();
+        candidates.filter(|one| one[0]["package"] == "npm:@somebody/weather")
+    })
+}
+
+#[test]
+fn what_others_publish_is_found_here_and_asked_of_nobody() {
+    let street = Street::with_a_house();
+    let registry = Provider::of(pages);
+    let mut first = client(&street, &registry.address, &[]);
+    let found = candidates(&mut first);
+    assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
+    let one = &found[0];
+    assert_eq!(one["name"], "io.github.somebody/weather", "{found}");
+    assert_eq!(one["source"], "registry", "{found}");
+    assert_eq!(one["env_var"], "WEATHER_KEY", "{found}");
+    assert_eq!(one["api_key_available"], false, "{found}");
+    assert_eq!(
+        one["entry"],
+        json!({"command": "npx", "args": ["-y", "@somebody/weather@1.2.0"], "env": {"WEATHER_KEY": "${WEATHER_KEY}"}}),
+    );
+    let asked = registry.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(
+        asked.iter().all(|one| one.path() == "/v0.1/servers"),
+        "{asked:?}"
+    );
+    assert!(asked[1].has("cursor", "next page & more"), "{asked:?}");
+    let said = format!("{asked:?}").to_lowercase();
+    assert!(
+        !said.contains("weather") && !said.contains("city"),
+        "{said}"
+    );
+    drop(first);
+    // The next one has it on disk.
+    let mut second = client(&street, &registry.address, &[]);
+    candidates(&mut second);
+    assert_eq!(registry.asked().len(), 2);
+    // What is here, or kept out, is not proposed.
+    let mut entries = json!({"house": street.house("house")});
+    entries["forecast"] = one["entry"].clone();
+    street.configure(&entries);
+    let gone = |client: &mut Client| {
+        until("it is not proposed", || {
+            let found = search(client);
+            found.get("registry_candidates").is_none().then_some(())
+        });
+    };
+    gone(&mut second);
+    street.configure(&json!({"house": street.house("house")}));
+    let policy = street
+        .sandbox
+        .write("policy.yaml", "packages: {denylist: ['@somebody/*']}");
+    let mut third = client(
+        &street,
+        &registry.address,
+        &["--policy", policy.to_str().unwrap()],
+    );
+    // It is on disk and at hand by the time that a server has been started.
+    third.invoke("house::count", &json!({}));
+    gone(&mut third);
+}
+
+#[test]
+fn nobody_is_asked_unless_the_user_says_so() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let found = search(&mut client);
+    assert!(found.get("registry_candidates").is_none(), "{found}");
+    assert!(!found.to_string().contains("registry"), "{found}");
+    for odd in [
+        "http://registry.example",
+        "https://me:secret@registry.example",
+        "ftp://127.0.0.1",
+    ] {
+        let mut command = street.command(&[]);
+        command
+            .env("RUNG_GATEWAY_REGISTRY", odd)
+            .stderr(std::process::Stdio::piped());
+        let ran = command.stdin(std::process::Stdio::null()).output().unwrap();
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(
+            !ran.status.success() && said.contains("invalid_setting"),
+            "{odd}: {said}"
+        );
+        assert!(!said.contains("me:secret"), "{said}");
+    }
+}
+
+#[test]
+fn a_registry_that_lies_or_fails_is_told_of_and_holds_up_nobody() {
+    type Says = fn(&Asked) -> (u16, Value);
+    let endless: Says = |asked| {
+        let page = asked
+            .pairs()
+            .iter()
+            .find(|(name, _)| name == "cursor")
+            .map_or(0, |(_, page)| page.parse().unwrap());
+        (
+            200,
+            json!({"servers": [], "metadata": {"nextCursor": (page + 1).to_string()}}),
+        )
+    };
+    let stuck: Says = |_| {
+        (
+            200,
+            json!({"servers": [], "metadata": {"nextCursor": "here"}}),
+        )
+    };
+    let huge: Says = |_| (200, json!({"servers": ["x".repeat(9 << 20)]}));
+    let wrong: Says = |_| (200, json!(["no", "list"]));
+    let refuses: Says = |_| (503, json!({}));
+    for (says, why) in [
+        (endless, "pages"),
+        (stuck, "leads back"),
+        (huge, "bytes"),
+        (wrong, "no list of servers"),
+        (refuses, "503"),
+    ] {
+        let street = Street::with_a_house();
+        let registry = Provider::of(says);
+        let mut client = client(&street, &registry.address, &[]);
+        search(&mut client);
+        let hint = until("it is told of", || {
+            let found = search(&mut client);
+            let hint = found["hint"].as_str().unwrap_or_default().to_owned();
+            hint.contains("registry").then_some(hint)
+        });
+        assert!(hint.contains(why), "{why}: {hint}");
+        let health = client.call("gateway.health", &json!({}));
+        let problems = health["structuredContent"]["problems"].to_string();
+        assert!(problems.contains(why), "{health}");
+        let counted = client.invoke("house::count", &json!({}));
+        assert_ne!(counted["isError"], true, "{counted}");
+    }
+}
+
+#[test]
+fn a_registry_that_is_gone_or_silent_leaves_what_was_known() {
+    let street = Street::with_a_house();
+    let silent = Arc::new(AtomicBool::new(false));
+    let hushed = silent.clone();
+    let registry = Provider::raw(move |asked, stream| {
+        if hushed.load(Ordering::Acquire) {
+            std::thread::sleep(std::time::Duration::from_hours(1));
+        }
+        let (status, body) = pages(asked);
+        answer(
+            stream,
+            status,
+            "application/json",
+            "",
+            body.to_string().as_bytes(),
+        );
+    });
+    let mut first = client(&street, &registry.address, &[]);
+    candidates(&mut first);
+    drop(first);
+    silent.store(true, Ordering::Release);
+    let mut second = client(&street, &registry.address, &[]);
+    candidates(&mut second);
+    // Another one, of which nothing is known and which says nothing, is waited for by nobody.
+    let other = Provider::raw(|_, _| std::thread::sleep(std::time::Duration::from_hours(1)));
+    let mut third = client(&street, &other.address, &[]);
+    let found = search(&mut third);
+    assert!(found.get("registry_candidates").is_none(), "{found}");
+    let counted = third.invoke("house::count", &json!({}));
+    assert_ne!(counted["isError"], true, "{counted}");
+}
