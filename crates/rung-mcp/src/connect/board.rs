@@ -263,7 +263,7 @@ impl Board {
             }
             Ok(Message::Request { id, method, params }) => {
                 let delegate = delegate.cloned();
-                let delegate = delegate.unwrap_or_else(|| self.whoever_asked(params));
+                let delegate = delegate.unwrap_or_else(|| self.whoever_is_meant(params));
                 self.asked(id, method.into_owned(), params, delegate, wire);
                 None
             }
@@ -299,45 +299,43 @@ impl Board {
             Some(delegate) => delegate.told(method, params),
             // A line of a log names no request either.
             None if method == "notifications/message" => {
-                self.whoever_hears(params).told(method, params);
+                self.whoever_is_meant(params).told(method, params);
             }
             None => self.delegate.told(method, params),
         }
     }
 
-    /// On a pipe a question names no request. Where one request alone can have asked it, it is that one's. What names a task is
-    /// for whoever waits for that task. Who only listens for the connection itself has asked nothing.
-    fn whoever_asked(&self, params: Option<&RawValue>) -> Arc<dyn Delegate> {
-        match self.whoever_waits(params).as_slice() {
-            [only] => only.clone(),
-            _ => self.delegate.clone(),
-        }
-    }
-
-    /// Neither does a line of a log. Where all that wait are of one conversation, it is that one's, whichever request it is of.
-    fn whoever_hears(&self, params: Option<&RawValue>) -> Arc<dyn Delegate> {
+    /// On a pipe neither a question nor a line of a log names its request. Where all that wait are of one conversation, it is that
+    /// one's, and likeliest of what it asked for last. What names a task is for whoever waits for that task. Who only listens for
+    /// the connection itself has asked nothing.
+    fn whoever_is_meant(&self, params: Option<&RawValue>) -> Arc<dyn Delegate> {
         let waiting = self.whoever_waits(params);
         let whose = |delegate: &Arc<dyn Delegate>| delegate.conversation();
         match waiting.as_slice() {
             [only] => only.clone(),
-            [first, others @ ..]
-                if whose(first).is_some()
-                    && others.iter().all(|one| whose(one) == whose(first)) =>
+            [last, others @ ..]
+                if whose(last).is_some() && others.iter().all(|one| whose(one) == whose(last)) =>
             {
-                first.clone()
+                last.clone()
             }
             _ => self.delegate.clone(),
         }
     }
 
+    /// The delegates of those who wait, the last that came first.
     fn whoever_waits(&self, params: Option<&RawValue>) -> Vec<Arc<dyn Delegate>> {
         let task = params.and_then(|params| related_task(params.get()));
         let waiting = self.waiting.lock();
-        let waiting = waiting.iter().flat_map(HashMap::values);
-        waiting
-            .filter(|waiter| task.is_none() || waiter.task == task)
-            .filter_map(|waiter| waiter.delegate.clone())
-            .filter(|delegate| !Arc::ptr_eq(delegate, &self.delegate))
+        let waiting = waiting.iter().flatten();
+        let waiting = waiting.filter(|(_, waiter)| task.is_none() || waiter.task == task);
+        let delegates = waiting.filter_map(|(id, waiter)| Some((*id, waiter.delegate.clone()?)));
+        let mut delegates: Vec<_> = delegates
+            .filter(|(_, delegate)| !Arc::ptr_eq(delegate, &self.delegate))
+            .collect();
+        delegates.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        delegates
+            .into_iter()
+            .map(|(_, delegate)| delegate)
             .collect()
     }
 

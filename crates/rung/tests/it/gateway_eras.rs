@@ -63,6 +63,60 @@ fn what_a_server_asks_is_asked_of_the_client_whichever_era_they_are_of() {
     assert_eq!(street.times("house", "ask"), 2, "once by each client");
 }
 
+/// On a pipe of the older era a question names no call. While all calls are one client's, it can only be theirs.
+#[test]
+fn a_question_among_several_calls_of_one_client_is_asked_of_that_client() {
+    let street = Street::with_a_house();
+    let content = json!({"room": "seven"});
+    let mut legacy = street.client_that_can(&[], &json!({"elicitation": {}}));
+    let waiting: Vec<u64> = (0..3)
+        .map(|_| legacy.begin_invoke("house::wait", &json!({})))
+        .collect();
+    street.wait_for("house", "wait", 3);
+    let done = ask_legacy(&mut legacy, "house::ask", &json!({}), &content);
+    assert!(text(&done).contains("seven"), "{done}");
+    legacy.invoke("house::release", &json!({}));
+    for id in waiting {
+        assert_eq!(text(&legacy.answer(id)["result"]), "released");
+    }
+    drop(legacy);
+    let mut modern = Stdio::of(&mut street.command(&[]));
+    let arguments = json!({"tool_id": "house::wait", "arguments": {}});
+    let params = json!({"name": "gateway.invoke", "arguments": arguments, "_meta": meta(&json!({"elicitation": {}}))});
+    let waits = modern.begin("tools/call", &params);
+    street.wait_for("house", "wait", 4);
+    let done = ask_modern(&mut modern, "house::ask", &json!({}), &content);
+    assert!(text(&done).contains("seven"), "{done}");
+    let arguments = json!({"tool_id": "house::release", "arguments": {}});
+    let params =
+        json!({"name": "gateway.invoke", "arguments": arguments, "_meta": meta(&json!({}))});
+    modern.begin("tools/call", &params);
+    let first = modern.next();
+    let first = if first["id"] == waits {
+        first
+    } else {
+        modern.next()
+    };
+    assert_eq!(text(&first["result"]), "released", "{first}");
+}
+
+/// Where others call, too, nobody knows whose question it is, and nobody is asked a stranger's.
+#[test]
+fn a_question_among_calls_of_several_clients_is_asked_of_none() {
+    let street = Street::with_a_house();
+    let mut first = street.client_that_can(&[], &json!({"elicitation": {}}));
+    let mut second = street.client_that_can(&[], &json!({"elicitation": {}}));
+    let waits = first.begin_invoke("house::wait", &json!({}));
+    street.wait_for("house", "wait", 1);
+    let answer = second.invoke("house::ask", &json!({}));
+    assert!(!answer.to_string().contains("\"accept\""), "{answer}");
+    second.invoke("house::release", &json!({}));
+    assert_eq!(text(&first.answer(waits)["result"]), "released");
+    for client in [&first, &second] {
+        assert!(!client.heard.iter().any(is("elicitation/create")));
+    }
+}
+
 /// The client's model is asked by whoever it calls; its folders are told to a server that is its own, and to no other.
 #[test]
 fn a_model_and_folders_are_asked_of_the_client_whose_server_it_is() {
