@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault};
-use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options};
+use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options, Target};
 use rung_mcp::{Capabilities, Wanted};
 use rung_tool::{Ask, Call, Change, Conversation, Level, Watcher, WeakConversation};
 use serde_json::json;
@@ -95,6 +95,8 @@ pub(crate) struct Instance {
     /// What was agreed on when its lists were last read.
     looked: Mutex<Option<Arc<RawValue>>>,
     stale: AtomicBool,
+    /// Whether it was started and has not been seen to end since.
+    runs: AtomicBool,
     /// Where its lists are read behind everybody's back.
     looks: Mutex<Vec<AbortHandle>>,
     /// The level from which its log was asked for, where that was below the usual one.
@@ -278,6 +280,7 @@ impl Server {
     }
 
     pub(crate) fn status(&self) -> Status {
+        self.notice_end();
         if self.definition.withheld.is_some() {
             Status::Withheld
         } else if self.is_online() {
@@ -286,6 +289,28 @@ impl Server {
             Status::Failed
         } else {
             Status::Lazy
+        }
+    }
+
+    /// Notes that one has ended by itself while nobody called it. At an address nobody ends.
+    fn notice_end(&self) {
+        if !matches!(self.definition.target, Target::Command(_)) {
+            return;
+        }
+        let instances = self.instances.lock();
+        let ended = instances.values().any(|instance| {
+            instance.connection.opened_with().is_none()
+                && instance.runs.swap(false, Ordering::AcqRel)
+        });
+        drop(instances);
+        if ended {
+            let mut trouble = self.trouble.lock();
+            // Whoever called it then knows more.
+            trouble.get_or_insert_with(|| Trouble {
+                why: format!("{} ended by itself; the next call starts it", self.name()),
+                at_ms: crate::now_ms(),
+                auth: None,
+            });
         }
     }
 
@@ -402,6 +427,7 @@ impl Server {
         } else {
             self.start(instance.share()).await?.said
         };
+        instance.runs.store(true, Ordering::Release);
         self.trouble.lock().take();
         let looked = instance.looked.lock().clone();
         let fresh = !instance.stale.load(Ordering::Acquire)
@@ -454,6 +480,7 @@ impl Server {
                 watched: Mutex::default(),
                 looked: Mutex::default(),
                 stale: AtomicBool::new(false),
+                runs: AtomicBool::new(false),
                 looks: Mutex::default(),
                 logs_from: Mutex::default(),
             })

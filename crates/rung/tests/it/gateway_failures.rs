@@ -58,6 +58,39 @@ fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
 }
 
 #[test]
+fn a_server_that_ends_while_nobody_calls_is_told_of_until_it_is_called() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let counted = client.invoke("house::count", &json!({}));
+    let pid = &counted["structuredContent"]["result"]["pid"];
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &pid.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    let health = until("its end is noticed", || {
+        let health = client.call("gateway.health", &json!({}));
+        let health = health["structuredContent"].clone();
+        (health["servers"][0]["status"] == "error").then_some(health)
+    });
+    let why = health["servers"][0]["error"].as_str().unwrap();
+    assert!(why.contains("ended by itself"), "{health}");
+    let counted = client.invoke("house::count", &json!({}));
+    assert_eq!(counted["structuredContent"]["result"]["count"], 1);
+    let health = client.call("gateway.health", &json!({}));
+    let row = &health["structuredContent"]["servers"][0];
+    assert_eq!(row["status"], "online", "{health}");
+    assert!(row.get("error").is_none(), "{health}");
+    // One that was stopped has not ended by itself.
+    client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "house"}),
+    );
+    let health = client.call("gateway.health", &json!({"server": "house"}));
+    let row = &health["structuredContent"]["servers"][0];
+    assert_eq!(row["status"], "lazy", "{health}");
+}
+
+#[test]
 fn a_server_that_was_mended_is_used_by_the_next_call() {
     let street = Street::new();
     let script = street.sandbox.home().join("server");
