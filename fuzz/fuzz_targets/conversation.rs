@@ -93,7 +93,7 @@ fuzz_target!(|data: (u8, &[u8])| {
         title: "Fuzz".to_owned(),
         version: "0",
         icon: String::new(),
-        instructions: Box::new(String::new),
+        instructions: Box::new(|_| String::new()),
         tools: Arc::new(Toolbox::builder(Face::Rung, Arc::new(Nowhere)).build()),
         resources: Arc::new(Resources(Vec::new())),
         prompts: None,

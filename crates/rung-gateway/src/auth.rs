@@ -65,6 +65,8 @@ struct Page {
     message: Option<String>,
 }
 
+/// The state of a server that sends the user to pages first.
+const VISIT: &str = "elicitation_required";
 /// The number of a refusal that sends the user to pages.
 const VISIT_FIRST: i64 = -32_042;
 /// Pages that are told at most.
@@ -154,7 +156,7 @@ impl Auth {
             message: page.message,
         });
         Some(Self {
-            auth_state: Some("elicitation_required"),
+            auth_state: Some(VISIT),
             auth_methods: vec!["url_elicitation"],
             url_elicitations: pages.collect(),
             ..Self::default()
@@ -163,7 +165,7 @@ impl Auth {
 
     /// Whether it sends whoever called to a page of their own.
     pub(crate) fn is_callers(&self) -> bool {
-        !self.url_elicitations.is_empty()
+        self.auth_state == Some(VISIT)
     }
 }
 

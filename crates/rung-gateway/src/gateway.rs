@@ -28,7 +28,7 @@ use crate::seen::Known;
 use crate::server::{Common, Server};
 use crate::sight::Rules;
 use crate::tasks::Tasks;
-use crate::tools::is_for_operators;
+use crate::tools::{self, is_for_operators};
 
 /// What an agent is told of other servers.
 const INSTRUCTIONS: &str = "\
@@ -154,6 +154,9 @@ pub(crate) struct State {
 /// How long somebody waits for servers that nobody has looked at.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often it is looked after what is to be done.
+const EVERY: Duration = Duration::from_secs(1);
+
 /// A start that takes longer than this is waited for by nobody who has something else to do.
 pub(crate) const LONG: Duration = Duration::from_secs(2);
 
@@ -173,7 +176,9 @@ impl Gateway {
         records: Records,
         keep: Arc<dyn Keep>,
     ) -> Result<Self, Fault> {
+        // Where tools are not found by ours, there is nobody to tell of it.
         let registry = options.registry.as_deref();
+        let registry = registry.filter(|_| options.surface == Surface::Meta);
         let registry = registry.map(|address| Registry::new(address, records.clone()));
         let common = Arc::new(Common {
             catalogue: Catalogue::new(records),
@@ -215,9 +220,9 @@ impl Gateway {
         self.0.options.shown_empty || !self.is_empty()
     }
 
-    /// What an agent is told before it calls anything, by the names that it knows tools by.
-    pub fn instructions(&self, names: Names) -> String {
-        if self.0.options.surface == Surface::Direct || !self.is_shown() {
+    /// What somebody is told before they call anything, by the names that they know tools by: nothing, where they call none.
+    pub fn instructions(&self, permit: &Permit, names: Names) -> String {
+        if !self.is_called_by(permit) {
             return String::new();
         }
         let told = match names {
@@ -225,6 +230,14 @@ impl Gateway {
             Names::Plain => INSTRUCTIONS.replace("gateway.", "gateway_"),
         };
         told + &self.state().guidance.instructions()
+    }
+
+    /// Whether somebody calls servers' tools by ours.
+    pub(crate) fn is_called_by(&self, permit: &Permit) -> bool {
+        let invoke = Thing::GatewayTool(tools::INVOKE);
+        self.0.options.surface == Surface::Meta
+            && self.is_shown()
+            && self.state().sees(permit, invoke)
     }
 
     /// The names of all servers.
@@ -259,17 +272,21 @@ impl Gateway {
     /// Looks after the servers for as long as it is polled: starts those that are to be started, stops those that nobody uses,
     /// and takes up edits.
     pub async fn tend(&self) {
-        let registry = self.0.registry.clone();
-        let keep_fresh = async {
-            if let Some(registry) = registry {
-                registry.keep_fresh().await;
-            }
+        tokio::join!(self.tend_registry(), self.tend_servers());
+    }
+
+    /// Keeps the copy of the registry fresh, from when somebody can search it on.
+    async fn tend_registry(&self) {
+        let Some(registry) = self.0.registry.clone() else {
+            return;
         };
-        tokio::join!(keep_fresh, self.tend_servers());
+        while !self.is_shown() {
+            tokio::time::sleep(EVERY).await;
+        }
+        registry.keep_fresh().await;
     }
 
     async fn tend_servers(&self) {
-        const EVERY: Duration = Duration::from_secs(1);
         self.look_at(self.state().eager().cloned().collect());
         loop {
             tokio::time::sleep(EVERY).await;
@@ -318,8 +335,11 @@ impl Gateway {
             .filter(|new| eager_before.iter().all(|old| !Arc::ptr_eq(old, new)))
             .cloned()
             .collect();
-        let tools_change =
-            !self.0.options.shown_empty && before.servers.is_empty() != after.servers.is_empty();
+        let options = &self.0.options;
+        // Where they are the servers' own, all of them are told of anyway.
+        let tools_change = options.surface == Surface::Meta
+            && !options.shown_empty
+            && before.servers.is_empty() != after.servers.is_empty();
         *self.0.state.write() = Arc::new(after);
         self.0.common.generation.fetch_add(1, Ordering::Relaxed);
         self.0.revision.fetch_add(1, Ordering::Relaxed);

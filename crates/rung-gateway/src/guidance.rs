@@ -107,17 +107,20 @@ impl Guidance {
         }
     }
 
-    /// What the user's file says, and the file as it was seen. One that cannot be read is told of, and what is usual holds.
-    pub fn read(home: Option<&Path>) -> (Self, Option<Seen>, Option<Problem>) {
-        let Some(path) = home.map(|home| home.join(FILE)) else {
-            return (Self::default(), None, None);
-        };
+    /// None at all.
+    pub fn none() -> Self {
+        Self::of(Said {
+            level: Level::Off,
+            ..Said::default()
+        })
+    }
+
+    /// What the file of a user with this folder says, and the file as it was seen.
+    pub fn read(home: &Path) -> (Seen, Result<Self, Problem>) {
+        let path = home.join(FILE);
         let (seen, text) = read(&path);
         let parsed = text.and_then(|text| parse(&path, &text.unwrap_or_default()));
-        match parsed {
-            Ok(guidance) => (guidance, Some(seen), None),
-            Err(problem) => (Self::default(), Some(seen), Some(problem)),
-        }
+        (seen, parsed)
     }
 
     /// What is said before anything is called.
@@ -374,7 +377,6 @@ mod tests {
             of("guidance:\n  level: \"off\""),
             (false, false, false, false)
         );
-        // A word that YAML of old takes for a truth is meant as the word.
         assert_eq!(
             of(
                 "guidance: {level: minimal, layers: {code_snippets: true, code_hints: false, mcp_instructions: false, methodology_resource: false}}"

@@ -16,7 +16,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::answer::{Limits, given, served};
-use crate::direct::Surface;
 use crate::gateway::{Gateway, State};
 use crate::guidance::{PAGE, PAGE_URI};
 use crate::heard::Masked;
@@ -295,12 +294,7 @@ fn raw(value: &Value) -> Box<RawValue> {
 impl Gateway {
     /// Whether the page of advice is there for somebody: it is for those who call tools by ours.
     fn has_page(&self, permit: &Permit) -> bool {
-        let invoke = Thing::GatewayTool("gateway.invoke");
-        let state = self.state();
-        self.0.options.surface == Surface::Meta
-            && self.is_shown()
-            && state.guidance.has_page()
-            && state.sees(permit, invoke)
+        self.is_called_by(permit) && self.state().guidance.has_page()
     }
 
     /// The server that has what stands at an address, and the address there. It may be one that nobody has looked at.

@@ -23,8 +23,8 @@ use crate::splice;
 use crate::tasks::{NoTasks, TaskStore, Tasks};
 use crate::version::Version;
 
-/// What a model should know before it calls anything, as it is at the moment.
-pub type Instructions = Box<dyn Fn() -> String + Send + Sync>;
+/// What somebody's model should know before it calls anything, as it is at the moment.
+pub type Instructions = Box<dyn Fn(&Permit) -> String + Send + Sync>;
 
 /// What is behind the door.
 pub struct Offer {
@@ -218,7 +218,7 @@ impl Server {
     }
 
     /// The answer to `server/discover`.
-    pub(crate) fn discovered(&self) -> Body {
+    pub(crate) fn discovered(&self, permit: &Permit) -> Body {
         let offer = &self.0.offer;
         let modern = Version::V2026_07_28;
         let versions = Version::ALL.iter().rev().map(|version| version.name());
@@ -226,7 +226,7 @@ impl Server {
             "_meta": meta(&info(offer, modern)),
             "supportedVersions": versions.collect::<Vec<_>>(),
             "capabilities": capabilities(offer, modern, true),
-            "instructions": (offer.instructions)(),
+            "instructions": (offer.instructions)(permit),
         });
         Body::Cacheable(json(&discovered).into_bytes())
     }
@@ -247,7 +247,7 @@ impl Server {
             "protocolVersion": version.name(),
             "capabilities": capabilities(offer, version, tells),
             "serverInfo": info(offer, version),
-            "instructions": (offer.instructions)(),
+            "instructions": (offer.instructions)(&permit),
         });
         let answer = Answer {
             message: write_result(id, json(&result).as_bytes()),

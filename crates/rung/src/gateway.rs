@@ -75,6 +75,7 @@ pub(crate) fn gateway_that(
         watch: Mutex::default(),
         last: Mutex::default(),
         refused: Mutex::default(),
+        guidance: Mutex::default(),
         places,
     };
     let options = Options {
@@ -145,6 +146,8 @@ struct Setup {
     last: Mutex<Vec<Definition>>,
     /// What is wrong with a policy that was edited.
     refused: Mutex<Option<String>>,
+    /// How much advice was last given.
+    guidance: Mutex<Option<Guidance>>,
 }
 
 impl Configure for Setup {
@@ -157,10 +160,20 @@ impl Configure for Setup {
         }
         let variable = |name: &str| std::env::var(name).ok();
         let loaded = config::load(&self.places, &variable, &approvals);
-        let (guidance, advice, wrong) = Guidance::read(self.places.home.as_deref());
-        *self.watch.lock() = Some(Watch::new(loaded.files.into_iter().chain(advice)));
-        let wrongs = loaded.problems.iter().chain(&wrong);
-        problems.extend(wrongs.map(ToString::to_string));
+        let advice = self.places.home.as_deref().map(Guidance::read);
+        let (seen, advice) = advice.unzip();
+        *self.watch.lock() = Some(Watch::new(loaded.files.into_iter().chain(seen)));
+        problems.extend(loaded.problems.iter().map(ToString::to_string));
+        let guidance = match advice {
+            None => Guidance::default(),
+            Some(Ok(guidance)) => guidance,
+            // What the user may have switched off is not said because of a slip.
+            Some(Err(problem)) => {
+                problems.push(problem.to_string());
+                self.guidance.lock().clone().unwrap_or_else(Guidance::none)
+            }
+        };
+        *self.guidance.lock() = Some(guidance.clone());
         let unknown = loaded.unknown.iter();
         problems.extend(unknown.map(|named| {
             let file = named.file.display();
@@ -395,15 +408,13 @@ impl Settings {
         Duration::from_secs(self.number("gateway.start_s"))
     }
 
-    /// The registry that may be asked, if one may: also the one that the program whose place this takes would ask.
+    /// The registry that may be asked, if one may.
     fn gateway_registry(&self) -> Option<String> {
-        let said = self.iter().find(|(key, ..)| *key == "gateway.registry");
-        let said = said.and_then(|(_, value, _)| match value {
-            Value::Url(url) => Some(url.clone()),
+        let mut said = self.iter().filter(|(key, ..)| *key == "gateway.registry");
+        match said.next() {
+            Some((_, Value::Url(url), _)) => Some(url.clone()),
             _ => None,
-        });
-        let exported = || std::env::var("PMCP_REGISTRY_PRIVATE_ENDPOINT").ok();
-        said.or_else(exported).filter(|address| !address.is_empty())
+        }
     }
 
     /// Who reaches other servers over HTTP.

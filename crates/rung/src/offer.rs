@@ -98,8 +98,9 @@ pub(crate) fn offer(
         face: rung_fault::Face::Rung,
         icon: ICON.to_owned(),
         // Other servers may come and go.
-        instructions: Box::new(move || {
-            let others = told.as_ref().map(|gateway| gateway.instructions(names));
+        instructions: Box::new(move |permit| {
+            let told = told.as_ref().filter(|_| !is_agent(permit));
+            let others = told.map(|gateway| gateway.instructions(permit, names));
             format!("{instructions}{}{ladder}", others.unwrap_or_default())
         }),
         tools,

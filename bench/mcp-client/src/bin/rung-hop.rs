@@ -49,7 +49,7 @@ async fn main() -> anyhow::Result<()> {
         title: "Hop".to_owned(),
         version: "0",
         icon: String::new(),
-        instructions: Box::new(String::new),
+        instructions: Box::new(|_| String::new()),
         tools: Arc::new(remote),
         resources: Arc::new(Resources(Vec::new())),
         prompts: None,

@@ -74,7 +74,7 @@ async fn main() -> anyhow::Result<()> {
         title: "Echo".to_owned(),
         version: "0",
         icon: String::new(),
-        instructions: Box::new(String::new),
+        instructions: Box::new(|_| String::new()),
         tools: Arc::new(toolbox),
         resources: Arc::new(Resources(Vec::new())),
         prompts: None,

@@ -218,9 +218,14 @@ impl State {
         let policy = &self.rules.policy;
         let denied = |package: &str| matches!(policy.package(package), Package::Denied(_));
         let reaches = [one.package, one.url].into_iter().flatten();
+        // A package is named with its version, or without.
+        let names = |word: &str, own: &str| {
+            let rest = word.strip_prefix(own);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['@', '=', ':']))
+        };
         let runs = |server: &Server| {
-            let mut reaches = reaches.clone();
-            reaches.any(|own| server.definition.shown.contains(own))
+            let mut words = server.definition.shown.split_whitespace();
+            words.any(|word| reaches.clone().any(|own| names(word, own)))
         };
         let mut servers = self.servers.values();
         self.denial(one.name).is_some()

@@ -75,6 +75,9 @@ const ALL: [&Definition; 14] = [
     &tasks_cancel::DEFINITION,
 ];
 
+/// The name of the one that calls theirs.
+pub(crate) const INVOKE: &str = invoke::DEFINITION.name;
+
 /// The names of all of them.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|definition| definition.name)

@@ -58,7 +58,7 @@ pub(crate) fn begin(
             call::prompt(start(server, client)?, *params)
         }
         ("completion/complete", _) => complete::complete(server, client, *params),
-        ("server/discover", true) => Ok(Begun::Now(server.discovered())),
+        ("server/discover", true) => Ok(Begun::Now(server.discovered(&client.permit))),
         ("subscriptions/listen", true) => listen::listen(server, client, id, *params, outlet),
         ("tasks/get", _) if has_tasks(&client) => tasks::get(server, client, *params),
         ("tasks/cancel", _) if has_tasks(&client) => tasks::cancel(server, client, *params),

@@ -27,7 +27,7 @@ pub(crate) fn offer() -> Offer {
         version: "0",
         face: rung_fault::Face::Rung,
         icon: String::new(),
-        instructions: Box::new(String::new),
+        instructions: Box::new(|_| String::new()),
         tools: Arc::new(Sources(Vec::new())),
         resources: Arc::new(Resources(Vec::new())),
         prompts: None,

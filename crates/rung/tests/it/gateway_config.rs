@@ -245,13 +245,17 @@ fn servers_that_come_later_are_taken_up_where_there_were_none() {
     assert_eq!(called["error"]["data"]["code"], "unknown_tool", "{called}");
     let listed = client.request("resources/list", &json!({}));
     assert!(!listed.to_string().contains("guidance"), "{listed}");
+    let token = street.token("guest");
     let server = Server::start(&street.sandbox, &["--dev"]);
-    let greeting = || {
+    let greeting = |token: Option<&str>| {
         let begin = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let reply = server.post(crate::http::legacy(1, "initialize", begin));
-        crate::gateway::answer(&reply, 1)
+        let mut begin = crate::http::legacy(1, "initialize", begin);
+        if let Some(token) = token {
+            begin = begin.bearer(token);
+        }
+        crate::gateway::answer(&server.post(begin), 1)
     };
-    assert!(!told(&greeting()));
+    assert!(!told(&greeting(Some(&token))));
     write(
         &street,
         ".mcp.json",
@@ -266,8 +270,9 @@ fn servers_that_come_later_are_taken_up_where_there_were_none() {
         "{counted}"
     );
     until("the server over HTTP knows it, too", || {
-        told(&greeting()).then_some(())
+        told(&greeting(Some(&token))).then_some(())
     });
+    assert!(!told(&greeting(None)), "who calls none is not told of them");
     // And when the last one is gone, so are they.
     write(&street, ".mcp.json", &json!({}));
     client.hear(changed);

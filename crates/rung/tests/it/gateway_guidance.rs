@@ -108,5 +108,16 @@ fn an_edit_is_taken_up_and_a_file_that_cannot_be_read_is_told_of() {
             .then_some(problems)
     });
     assert!(problems.contains("loud"), "{problems}");
-    assert_eq!(advice(&mut client).1, "try", "what is usual holds");
+    let (_, hint, snippet, _) = advice(&mut client);
+    assert!(
+        hint.is_null() && snippet.is_string(),
+        "what held before holds"
+    );
+    drop(client);
+    // What may have been switched off is not switched on by a slip.
+    let mut client = street.client(&[]);
+    assert_eq!(
+        advice(&mut client),
+        (false, Value::Null, Value::Null, false)
+    );
 }

@@ -73,11 +73,11 @@ fn what_others_publish_is_found_here_and_asked_of_nobody() {
     let one = &found[0];
     assert_eq!(one["name"], "io.github.somebody/weather", "{found}");
     assert_eq!(one["source"], "registry", "{found}");
-    assert_eq!(one["env_var"], "WEATHER_KEY", "{found}");
+    assert_eq!(one["env_var"], "MCP_WEATHER_WEATHER_KEY", "{found}");
     assert_eq!(one["api_key_available"], false, "{found}");
     assert_eq!(
         one["entry"],
-        json!({"command": "npx", "args": ["-y", "@somebody/weather@1.2.0"], "env": {"WEATHER_KEY": "${WEATHER_KEY}"}}),
+        json!({"command": "npx", "args": ["-y", "@somebody/weather@1.2.0"], "env": {"WEATHER_KEY": "${MCP_WEATHER_WEATHER_KEY}"}}),
     );
     let asked = registry.asked();
     assert_eq!(asked.len(), 2, "{asked:?}");

@@ -43,7 +43,7 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         version: env!("CARGO_PKG_VERSION"),
         face: rung_fault::Face::Datalevin,
         icon: crate::offer::ICON.to_owned(),
-        instructions: Box::new(|| databases::INSTRUCTIONS.to_owned()),
+        instructions: Box::new(|_| databases::INSTRUCTIONS.to_owned()),
         tools: Arc::new(Sources(vec![Arc::new(databases), Arc::new(own)])),
         resources: Arc::new(results.resources()),
         prompts: None,

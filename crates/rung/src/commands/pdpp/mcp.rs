@@ -88,7 +88,7 @@ fn serve(
         version: env!("CARGO_PKG_VERSION"),
         face: rung_fault::Face::Rung,
         icon: crate::offer::ICON.to_owned(),
-        instructions: Box::new(|| INSTRUCTIONS.to_owned()),
+        instructions: Box::new(|_| INSTRUCTIONS.to_owned()),
         tools: tools.clone(),
         resources: tools,
         prompts: None,
