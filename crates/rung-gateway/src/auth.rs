@@ -281,6 +281,16 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever a server sends, what is taken from it stands in it.
+        #[test]
+        fn no_challenge_is_too_odd(challenge in "[a-c =,\"\\\\\t\u{e9}]{0,40}") {
+            if let Some(value) = parameter(&challenge, "a") {
+                proptest::prop_assert!(challenge.contains(value));
+            }
+        }
+    }
+
     #[test]
     fn what_a_server_asks_for_is_told_in_parts_that_are_sound() {
         let said = SignIn {

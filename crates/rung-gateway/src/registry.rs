@@ -130,6 +130,11 @@ impl Registry {
         self.problem.lock().clone()
     }
 
+    /// Whether nothing of it is at hand yet, and nothing has gone wrong.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.copy.lock().is_none() && self.problem.lock().is_none()
+    }
+
     /// Has the copy on disk at hand, and brings it up to date, for as long as it is polled.
     pub(crate) async fn keep_fresh(self: Arc<Self>) {
         loop {

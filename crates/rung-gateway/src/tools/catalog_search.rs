@@ -168,6 +168,10 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             .unwrap_or_default();
         let failed = registry.and_then(|registry| registry.problem());
         said.extend(failed.map(|why| format!("the registry could not be read: {why}")));
+        if registry.is_some_and(|registry| registry.is_awaited()) {
+            let soon = "the registry is being read: search again in a few seconds";
+            said.push(soon.to_owned());
+        }
     }
     for (name, candidates) in [
         ("manifest_candidates", &manifest_candidates),
