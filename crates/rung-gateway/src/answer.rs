@@ -42,10 +42,14 @@ impl Limits {
     pub(crate) fn of(gateway: &Gateway, call: &Call, wanted: Option<usize>) -> Self {
         let policy = gateway.state().rules.policy.limits();
         let number = |most: u64| usize::try_from(most).unwrap_or(usize::MAX);
-        let most = number(policy.max_output_bytes).min(call.budget.max_bytes);
+        let most = number(policy.max_output_bytes).min(wanted.unwrap_or(usize::MAX));
         Self {
-            max_bytes: most.min(wanted.unwrap_or(usize::MAX)),
-            max_tokens: number(policy.max_output_tokens),
+            // What is limited is the whole message.
+            max_bytes: most
+                .saturating_sub(call.around_bytes)
+                .min(call.budget.max_bytes),
+            max_tokens: number(policy.max_output_tokens)
+                .saturating_sub(call.around_bytes / AROUND_TOKEN_BYTES),
             count_tokens: gateway.0.options.count_tokens,
         }
     }
@@ -59,6 +63,8 @@ impl Limits {
     }
 }
 
+/// Bytes of a message's frame that are a token, at the least.
+const AROUND_TOKEN_BYTES: usize = 2;
 /// Bytes of what a server says beside its message that an error repeats.
 const DATA_BYTES: usize = 2_000;
 /// Bytes of a reply that has room for what a server wants, which is said twice.

@@ -85,11 +85,6 @@ impl Begun {
         }
     }
 
-    /// Ends it: whoever waits for it is told so.
-    pub(crate) fn end(&self) {
-        self.ended.notify_one();
-    }
-
     /// Comes back when it was ended.
     pub(crate) async fn ended(&self) {
         self.ended.notified().await;
@@ -141,6 +136,12 @@ impl Calls {
         });
         self.begun.lock().insert(number, begun.clone());
         Running { calls: self, begun }
+    }
+
+    /// Ends one. It is under way no longer, whenever its caller notices.
+    pub(crate) fn end(&self, call: &Begun) {
+        self.begun.lock().remove(&call.number);
+        call.ended.notify_one();
     }
 
     /// Those that `wanted` wants, the oldest first.

@@ -489,6 +489,23 @@ impl Gateway {
         HEXLOWER.encode(&Sha256::digest(format!("{all:?}")))
     }
 
+    /// Whether calling one of our tools twice is calling it once, as far as we know: it only reads, or it calls what does.
+    pub fn is_repeatable(&self, name: &str, arguments: &str) -> bool {
+        let name = name.replacen('_', ".", usize::from(name.starts_with("gateway_")));
+        if name != tools::INVOKE {
+            return tools::only_reads(&name);
+        }
+        let member = |name: &str| rung_mcp::splice::member(arguments, name);
+        let id = member("tool_id").and_then(|id| serde_json::from_str::<String>(id.get()).ok());
+        let state = self.state();
+        let known = id.as_deref().and_then(|id| id.split_once("::"));
+        let known = known.and_then(|(server, tool)| {
+            let server = state.servers.get(server)?;
+            state.tool_of(server, tool)
+        });
+        member("task").is_none() && known.is_some_and(|known| known.repeatable)
+    }
+
     /// The servers, for whoever runs them.
     pub fn report(&self) -> Report {
         let state = self.state();
@@ -587,7 +604,6 @@ impl State {
                 old.digest == definition.digest
                     && old.withheld == definition.withheld
                     && old.sharing == definition.sharing
-                    && old.edit_waits == definition.edit_waits
             });
             let server = match same {
                 Some(old) => {
@@ -599,6 +615,9 @@ impl State {
             (server.name().clone(), server)
         };
         let servers = configuration.definitions.into_iter().map(server).collect();
+        for problem in &configuration.problems {
+            tracing::warn!("{problem}");
+        }
         Self {
             servers,
             rules: configuration.rules,

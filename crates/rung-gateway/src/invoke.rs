@@ -230,6 +230,11 @@ impl Gateway {
                 Err(Error::Unavailable { .. }) if again => {}
                 Err(Error::Lost { .. }) if again && called.tool.repeatable => {}
                 Ok(outcome) => return Ok(outcome),
+                // Whoever only reads may simply ask again.
+                Err(late @ Error::Late { .. }) if called.tool.repeatable => {
+                    let hint = "call again, with a longer options.timeout_ms if need be";
+                    return Err(late.harmless().with_hint(hint));
+                }
                 Err(error) => return Err(called.server.fault(error)),
             }
             again = false;

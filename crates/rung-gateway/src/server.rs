@@ -97,6 +97,8 @@ pub(crate) struct Instance {
     stale: AtomicBool,
     /// Whether it was started and has not been seen to end since.
     runs: AtomicBool,
+    /// We have ended it.
+    closed: AtomicBool,
     /// Where its lists are read behind everybody's back.
     looks: Mutex<Vec<AbortHandle>>,
     /// The level from which its log was asked for, where that was below the usual one.
@@ -106,6 +108,7 @@ pub(crate) struct Instance {
 impl Instance {
     /// Ends it, and whatever would have it started again.
     async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         for look in self.looks.lock().drain(..) {
             look.abort();
         }
@@ -134,6 +137,8 @@ pub(crate) struct Written {
     pub(crate) origin: &'static str,
     pub(crate) file: Option<PathBuf>,
     pub(crate) sign_in: SignIn,
+    /// Whether an edit of it waits for approval.
+    pub(crate) edit_waits: bool,
 }
 
 impl Written {
@@ -143,6 +148,7 @@ impl Written {
             origin: definition.origin,
             file: definition.file.clone(),
             sign_in: definition.sign_in.clone(),
+            edit_waits: definition.edit_waits,
         }
     }
 
@@ -322,7 +328,7 @@ impl Server {
             }
             Some(Withheld::Missing(variables)) => format!("not set: {}", variables.join(", ")),
             Some(Withheld::Unusable(why)) => why.clone(),
-            None if self.definition.edit_waits => {
+            None if self.written().edit_waits => {
                 format!("an edit waits: rung gateway trust {}", self.name())
             }
             None => self.status().name().to_owned(),
@@ -450,7 +456,15 @@ impl Server {
             me.starting.fetch_add(1, Ordering::AcqRel);
             let opened = instance.connection.open().await;
             me.starting.fetch_sub(1, Ordering::AcqRel);
-            opened.map_err(|error| me.failed(&error))
+            // That it did not start because we ended it is no failure of its own.
+            let ended = instance.closed.load(Ordering::Acquire);
+            opened.map_err(|error| {
+                if ended {
+                    me.fault(error)
+                } else {
+                    me.failed(&error)
+                }
+            })
         });
         let ended = |error: tokio::task::JoinError| Fault::new(Code::Internal, error.to_string());
         starting.await.map_err(ended)?
@@ -481,6 +495,7 @@ impl Server {
                 looked: Mutex::default(),
                 stale: AtomicBool::new(false),
                 runs: AtomicBool::new(false),
+                closed: AtomicBool::new(false),
                 looks: Mutex::default(),
                 logs_from: Mutex::default(),
             })
@@ -733,8 +748,11 @@ impl Server {
             Error::Unauthorized { .. } => {
                 format!("give {name} its credential in the configuration, then call again")
             }
-            Error::Lost { .. } | Error::Late { .. } => {
+            Error::Lost { .. } => {
                 "look whether it was done before you do it again; the server is started anew when it is next called".to_owned()
+            }
+            Error::Late { .. } => {
+                "look whether it was done before you do it again, with a longer options.timeout_ms if need be".to_owned()
             }
             Error::Refused { .. } => format!(
                 "gateway.describe says what the tool takes; gateway.catalog_search lists what {name} has"

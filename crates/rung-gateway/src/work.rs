@@ -66,7 +66,7 @@ impl Work {
     /// Ends it.
     pub(crate) async fn end(self, gateway: &Gateway) -> Ended {
         for call in &self.calls {
-            call.end();
+            gateway.0.calls.end(call);
         }
         let tasks = self.tasks.len();
         // All at once: a server that does not listen holds up nobody, and not for long.

@@ -156,7 +156,7 @@ impl House {
                 let told = json!({"content": [{"type": "text", "text": said.to_string()}], "structuredContent": said});
                 answer(id, &told.to_string());
             }
-            "wait" => self.waiting.push(id.to_owned()),
+            "wait" | "hold" => self.waiting.push(id.to_owned()),
             "release" => {
                 for waiting in self.waiting.drain(..) {
                     answer(&waiting, &text("released"));
@@ -233,6 +233,7 @@ impl House {
         let mut tools = vec![
             plain("count", "Counts how often it was called", json!({})),
             plain("wait", "Waits until it is released", reads.clone()),
+            plain("hold", "Waits, and changes something", json!({})),
             plain("release", "Lets all that wait go on", json!({})),
             plain("text", "Gives a text of so many bytes", reads.clone()),
             plain("say", "Says what it is given", reads.clone()),

@@ -181,7 +181,7 @@ impl Server {
     }
 
     /// What a message to somebody may cost.
-    fn whole_budget(&self, client: &Client) -> Budget {
+    pub(crate) fn whole_budget(&self, client: &Client) -> Budget {
         let own = client
             .permit
             .scope()
@@ -208,13 +208,18 @@ impl Server {
 
     /// What a reply may cost, once everything around it is paid for.
     pub(crate) fn budget(&self, client: &Client, id: &Id) -> Budget {
+        self.whole_budget(client)
+            .less(self.around_bytes(client, id))
+    }
+
+    /// Bytes of everything around a reply.
+    pub(crate) fn around_bytes(&self, client: &Client, id: &Id) -> usize {
         let dress_bytes = if client.is_modern() {
             self.0.dress_bytes
         } else {
             0
         };
-        self.whole_budget(client)
-            .less(around_result(id) + dress_bytes)
+        around_result(id) + dress_bytes
     }
 
     /// The answer to `server/discover`.

@@ -24,6 +24,8 @@ pub struct Call {
     pub permit: Permit,
     /// The bound of the reply.
     pub budget: Budget,
+    /// Bytes of the message around the reply, which the budget does not have.
+    pub around_bytes: usize,
     /// The forms the caller can read.
     pub rendering: Rendering,
     /// When the answer is no longer wanted.
@@ -45,6 +47,7 @@ impl Call {
         Self {
             permit,
             budget: Budget::default(),
+            around_bytes: 0,
             rendering: Rendering::default(),
             deadline: None,
             names: Names::default(),

@@ -66,6 +66,11 @@ pub(crate) fn gateway_that(
     results: &Results,
 ) -> Result<Gateway, Fault> {
     let places = places(files)?;
+    if let Some(file) = places.config.as_ref().filter(|file| !file.exists()) {
+        let why = format!("{}: there is no such file", file.display());
+        return Err(Fault::new(Code::InvalidSetting, why)
+            .with_hint("--config or PMCP_CONFIG names the file that has the servers"));
+    }
     let setup = Setup {
         policy: Current::open(places.clone())?,
         own: own(settings)?,

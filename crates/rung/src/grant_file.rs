@@ -136,7 +136,7 @@ impl GrantFile {
             let servers = crate::gateway::names(settings)?;
             for of in &file.servers {
                 let hint = format!(
-                    "name it in .mcp.json, or in the settings: [sources.{}]",
+                    "name it in .mcp.json, in the settings as [sources.{}], or in the file that PMCP_CONFIG names",
                     of.name
                 );
                 is_known("server", &of.name, &servers, &hint)

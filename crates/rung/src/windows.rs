@@ -4,7 +4,8 @@
 //! them, line by line. When the first one ends, one of the others takes its place: it is told again what its client had said of
 //! itself, and the client's conversation goes on. What had no answer then is answered with that: nobody knows what became of it.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -16,10 +17,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rung_auth::{Access, Permit};
-use rung_fault::{Code, Fault};
+use rung_fault::{Code, Face, Fault};
 use rung_gateway::Gateway;
-use rung_mcp::{Id, Message, Offer, Server, stdio};
+use rung_mcp::{Id, Message, Offer, Server, splice, stdio};
+use rung_tool::{Call, Reply};
+use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::net::UnixListener;
 
 /// What a window serves, made anew for everybody who is served.
@@ -32,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 /// What a window hears first. A socket outlives its process for a moment; whoever says this is there.
 const WELCOME: &[u8] = b"\n";
+/// Bytes of a request that is asked again.
+const MAX_AGAIN_BYTES: usize = 64 << 10;
+/// Where a client of the modern era says which version it speaks.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// Lines that are told again at most.
 const MAX_TOLD: usize = 1_100;
 
@@ -175,7 +183,9 @@ struct Said {
     /// Lines to be told again: how the client began, and what it listens to.
     told: Vec<Vec<u8>>,
     /// Requests without an answer.
-    open: HashSet<Id>,
+    open: HashMap<Id, Open>,
+    /// Requests that whoever serves next is asked again.
+    again: Vec<(Id, Vec<u8>)>,
     /// Answers that our client has had already.
     passed_over: Vec<Id>,
     /// Where what it says goes, while there is somebody.
@@ -184,15 +194,33 @@ struct Said {
     over: bool,
 }
 
-#[derive(Default)]
+/// A request without an answer.
+struct Open {
+    /// How it was asked, where it may be asked again.
+    line: Option<Vec<u8>>,
+    /// Whether it is a tool that was called, and by a client of the modern era.
+    call: Option<Era>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Era {
+    Legacy,
+    Modern,
+}
+
 struct Window {
     said: Mutex<Said>,
     connected: Condvar,
+    gateway: Gateway,
 }
 
 /// Passes on what is said, to whoever serves; and takes their place when they are gone.
 fn follow(meeting: &Meeting, gateway: &Gateway, serving: &Serving) -> io::Result<()> {
-    let window = Arc::<Window>::default();
+    let window = Arc::new(Window {
+        said: Mutex::default(),
+        connected: Condvar::new(),
+        gateway: gateway.clone(),
+    });
     {
         let window = window.clone();
         std::thread::spawn(move || window.read(BufReader::new(io::stdin())));
@@ -295,10 +323,18 @@ impl Window {
         let mut said = self.said.lock();
         let mut to = stream.try_clone()?;
         for line in said.told.clone() {
-            if let Ok(Message::Request { id, .. }) = Message::read(line.trim_ascii()) {
+            if let Ok(Message::Request { id, .. }) = Message::read(line.trim_ascii())
+                && !said.open.contains_key(&id)
+            {
                 said.passed_over.push(id);
             }
             to.write_all(&line)?;
+        }
+        // Once more, and not over and over.
+        for (id, line) in std::mem::take(&mut said.again) {
+            to.write_all(&line)?;
+            let call = called(&line);
+            said.open.insert(id, Open { line: None, call });
         }
         if said.over {
             to.shutdown(std::net::Shutdown::Write)?;
@@ -338,22 +374,84 @@ impl Window {
         if said.over {
             return Ok(true);
         }
-        let why = "the window that served this one has ended: whether it was done is not known";
-        let data = json!({
-            "code": Code::OutcomeUnknown.name(),
-            "hint": "look whether it was done before you do it again",
-        });
-        for id in said.open.drain() {
-            let error = json!({"code": -32603, "message": why, "data": data});
-            writeln!(
-                output,
-                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}",
-                id.as_json()
-            )?;
+        let said = &mut *said;
+        let begins_with = |line: &[u8]| said.told.iter().any(|told| told == line);
+        let mut open = HashMap::new();
+        for (id, request) in said.open.drain() {
+            match request.line {
+                // It is told again anyway.
+                Some(line) if begins_with(&line) => {
+                    let line = Some(line);
+                    open.insert(id, Open { line, ..request });
+                }
+                Some(line) if self.is_repeatable(&line) => said.again.push((id, line)),
+                _ => writeln!(output, "{}", unknown(&id, request.call))?,
+            }
         }
+        said.open = open;
         output.flush()?;
         Ok(false)
     }
+}
+
+impl Window {
+    /// Whether asking it twice is asking it once.
+    fn is_repeatable(&self, line: &[u8]) -> bool {
+        #[derive(Deserialize)]
+        struct Called<'a> {
+            #[serde(borrow)]
+            name: Cow<'a, str>,
+            #[serde(borrow)]
+            arguments: Option<&'a RawValue>,
+        }
+        let Ok(Message::Request { method, params, .. }) = Message::read(line.trim_ascii()) else {
+            return false;
+        };
+        if method != "tools/call" {
+            let reads = ["list", "read", "get", "complete", "discover", "ping"];
+            let last = method.rsplit('/').next().unwrap_or(&method);
+            return reads.contains(&last);
+        }
+        let called = params.and_then(|params| serde_json::from_str(params.get()).ok());
+        called.is_some_and(|called: Called<'_>| {
+            let arguments = called.arguments.map_or("{}", RawValue::get);
+            self.gateway.is_repeatable(&called.name, arguments)
+        })
+    }
+}
+
+/// Whether a line calls a tool, and as a client of which era.
+fn called(line: &[u8]) -> Option<Era> {
+    let Ok(Message::Request { method, params, .. }) = Message::read(line.trim_ascii()) else {
+        return None;
+    };
+    let meta = params.and_then(|params| splice::member(params.get(), "_meta"));
+    let version = meta.and_then(|meta| splice::member(meta.get(), VERSION));
+    let era = if version.is_some() {
+        Era::Modern
+    } else {
+        Era::Legacy
+    };
+    (method == "tools/call").then_some(era)
+}
+
+/// The answer to what nobody knows the outcome of.
+fn unknown(id: &Id, call: Option<Era>) -> String {
+    let why = "the window that served this one has ended: whether it was done is not known";
+    let fault = Fault::new(Code::OutcomeUnknown, why)
+        .with_hint("look whether it was done before you do it again");
+    let id = id.as_json();
+    let Some(era) = call else {
+        let data = &fault.body(Face::Rung)["error"];
+        let error = json!({"code": -32603, "message": why, "data": data});
+        return format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}");
+    };
+    let whose = Call::new(Permit::local_user(Access::Write));
+    let mut result = json!(Reply::failed(&fault, Face::Rung, &whose));
+    if era == Era::Modern {
+        result["resultType"] = "complete".into();
+    }
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}")
 }
 
 impl Said {
@@ -364,7 +462,9 @@ impl Said {
                 if begins(&method) && self.told.len() < MAX_TOLD {
                     self.told.push(line.to_vec());
                 }
-                self.open.insert(id);
+                let line = (line.len() <= MAX_AGAIN_BYTES).then(|| line.to_vec());
+                let call = line.as_deref().and_then(called);
+                self.open.insert(id, Open { line, call });
             }
             Ok(Message::Notification { method, .. }) if begins(&method) => {
                 self.told.push(line.to_vec());
@@ -377,7 +477,9 @@ impl Said {
     /// conversation begins is told again anyway.
     fn take_back(&mut self, line: &[u8]) -> bool {
         match Message::read(line.trim_ascii()) {
-            Ok(Message::Request { id, method, .. }) => !begins(&method) && self.open.remove(&id),
+            Ok(Message::Request { id, method, .. }) => {
+                !begins(&method) && self.open.remove(&id).is_some()
+            }
             _ => false,
         }
     }

@@ -38,29 +38,33 @@ pub(super) struct Lists {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) max_tools_per_server: Option<NonZeroU64>,
-    pub(super) max_output_bytes: Option<Output>,
-    pub(super) max_output_tokens: Option<Output>,
+    pub(super) max_output_bytes: Option<Output<LEAST_BYTES>>,
+    pub(super) max_output_tokens: Option<Output<LEAST_TOKENS>>,
 }
 
-/// How much of a result is sent, in bytes or tokens. None of either is shorter than a byte, so one bound serves both.
+/// How much is sent for a result, in bytes or tokens, and no less than `LEAST`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "u64")]
-pub(super) struct Output(u64);
+pub(super) struct Output<const LEAST: u64>(u64);
 
-impl From<Output> for u64 {
-    fn from(most: Output) -> Self {
+/// What the way to a result that is kept takes. In tokens it is never more, and what stands around any reply is few of them.
+pub(super) const LEAST_TOKENS: u64 = Reply::LEAST_BYTES as u64;
+/// The same with what stands around it.
+pub(super) const LEAST_BYTES: u64 = LEAST_TOKENS + 256;
+
+impl<const LEAST: u64> From<Output<LEAST>> for u64 {
+    fn from(most: Output<LEAST>) -> Self {
         most.0
     }
 }
 
-impl TryFrom<u64> for Output {
+impl<const LEAST: u64> TryFrom<u64> for Output<LEAST> {
     type Error = String;
 
     fn try_from(most: u64) -> Result<Self, String> {
-        let least = Reply::LEAST_BYTES as u64;
-        if most < least {
+        if most < LEAST {
             return Err(format!(
-                "{most} is too little: the way to a result that is kept takes {least}"
+                "{most} is too little: the way to a result that is kept takes {LEAST}"
             ));
         }
         Ok(Self(most))

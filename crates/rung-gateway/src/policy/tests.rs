@@ -264,7 +264,7 @@ fn a_project_only_narrows() {
         )
         .project(
             r#"{"servers": {"allowlist": ["bad", "good"]},
-                "limits": {"max_output_bytes": 400, "max_output_tokens": 500, "max_tools_per_server": 5},
+                "limits": {"max_output_bytes": 600, "max_output_tokens": 500, "max_tools_per_server": 5},
                 "redaction": {"patterns": ["aaa", "bbb"]},
                 "packages": {"allowlist": ["*"]}}"#,
         );
@@ -274,7 +274,7 @@ fn a_project_only_narrows() {
     assert!(!policy.verdict(Thing::Server("other")).is_allowed());
     let limits = Limits {
         max_tools_per_server: Some(5),
-        max_output_bytes: 400,
+        max_output_bytes: 600,
         max_output_tokens: 300,
     };
     assert_eq!(policy.limits(), limits);

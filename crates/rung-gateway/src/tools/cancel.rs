@@ -65,7 +65,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             Fault::new(Code::WorkPending, why).with_hint("\"force\": true ends it all the same")
         );
     }
-    call.end();
+    asking.gateway.0.calls.end(&call);
     asking
         .reply(Output {
             status: "cancelled",

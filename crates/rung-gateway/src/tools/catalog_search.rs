@@ -92,8 +92,8 @@ struct Card {
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     short_description: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tags: Vec<&'static str>,
+    /// Its server, and what it is about.
+    tags: Vec<String>,
     availability: &'static str,
     risk_hint: Risk,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -262,7 +262,10 @@ fn card((server, known): &Tool, state: &State) -> Card {
         tool_name: tool_name.to_string(),
         title: known.title.clone().filter(|title| **title != **tool_name),
         short_description: short(&masks.text(&known.description), SHORT_CHARS),
-        tags: known.tags(),
+        tags: std::iter::once(&**server_name)
+            .chain(known.tags())
+            .map(str::to_owned)
+            .collect(),
         availability: if server.is_online() {
             "online"
         } else {

@@ -213,7 +213,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             Some(Withheld::Untrusted) => Some(format!("rung gateway trust {name}")),
             Some(Withheld::Missing(variables)) => Some(format!("set {}", variables.join(", "))),
             Some(Withheld::Unusable(why)) => Some(format!("correct its entry: {why}")),
-            None if server.definition.edit_waits => Some(format!(
+            None if server.written().edit_waits => Some(format!(
                 "an edit waits for approval: rung gateway trust {name}"
             )),
             None => refused.is_some().then(|| {

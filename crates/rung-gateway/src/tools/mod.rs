@@ -83,6 +83,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|definition| definition.name)
 }
 
+/// Whether a tool changes nothing.
+pub(crate) fn only_reads(name: &str) -> bool {
+    let mut named = ALL.into_iter().filter(|definition| definition.name == name);
+    named.any(|definition| definition.hints.read_only)
+}
+
 /// Whether a tool starts or stops what others use, too.
 pub(crate) fn is_for_operators(name: &str) -> bool {
     let mut named = ALL.into_iter().filter(|definition| definition.name == name);

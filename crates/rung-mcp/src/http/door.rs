@@ -324,27 +324,31 @@ pub(super) fn challenge(door: &Door, origin: &str, denied: &Denied) -> Response 
     let (status, error, hint) = match denied {
         Denied::NoToken => (
             StatusCode::UNAUTHORIZED,
-            "",
-            "ask the owner, as resource_metadata says and MCP clients do by themselves; or send a token from `rung token new`",
+            None,
+            if door.scope.is_some() {
+                "ask the owner, as resource_metadata says and MCP clients do by themselves; or send a token from `rung token new`"
+            } else {
+                "send a token from `rung token new`, as Authorization: Bearer TOKEN"
+            },
         ),
         Denied::BadToken => (
             StatusCode::UNAUTHORIZED,
-            "error=\"invalid_token\", ",
+            Some("error=\"invalid_token\""),
             "ask the owner for a new token",
         ),
         Denied::NotHere => (
             StatusCode::FORBIDDEN,
-            "",
+            None,
             "this token is for something else: `rung pdpp connect` asks for one for agents, `rung token new` makes one for everything",
         ),
         Denied::Over => (
             StatusCode::FORBIDDEN,
-            "",
+            None,
             "the owner took back everything that was given with this token: ask again",
         ),
         Denied::Broken(why) => {
             tracing::error!(%why, "nobody can be let in");
-            (StatusCode::SERVICE_UNAVAILABLE, "", "try again later")
+            (StatusCode::SERVICE_UNAVAILABLE, None, "try again later")
         }
     };
     let kind = match status {
@@ -356,18 +360,23 @@ pub(super) fn challenge(door: &Door, origin: &str, denied: &Denied) -> Response 
         _ => kind,
     };
     let mut body = json!({"error": {"type": kind, "code": code, "message": "you are not let in", "hint": hint}});
+    // Where nothing can be asked for, nothing says how.
     let metadata = format!("{origin}/.well-known/oauth-protected-resource{PATH}");
-    if status == StatusCode::UNAUTHORIZED {
+    let asked_for = door.scope.map(|scope| (metadata, scope));
+    let is_challenge = status == StatusCode::UNAUTHORIZED;
+    if let Some((metadata, _)) = asked_for.as_ref().filter(|_| is_challenge) {
         body["error"]["resource_metadata"] = json!(metadata);
     }
     let mut response = super::json_response(status, body.to_string());
-    if status == StatusCode::UNAUTHORIZED {
-        let scope = door
-            .scope
-            .map(|scope| format!(", scope=\"{scope}\""))
-            .unwrap_or_default();
-        let challenge = format!("Bearer {error}resource_metadata=\"{metadata}\"{scope}");
-        if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+    if is_challenge {
+        let asked_for = asked_for.map(|(metadata, scope)| {
+            format!("resource_metadata=\"{metadata}\", scope=\"{scope}\"")
+        });
+        let said = [error.map(str::to_owned), asked_for];
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        let challenge = format!("Bearer {}", said.join(", "));
+        let challenge = challenge.trim_end();
+        if let Ok(challenge) = HeaderValue::from_str(challenge) {
             response
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, challenge);

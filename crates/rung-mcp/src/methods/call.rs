@@ -110,12 +110,14 @@ impl Start {
     }
 
     fn call(&self) -> Call {
-        let budget = self.server.budget(&self.client, &self.id);
         // What is held may be answered to another request, whose id is longer.
         let may_be_held = self.client.is_modern() && self.client.capabilities.can_any();
+        let later_bytes = if may_be_held { LATER_ID_BYTES } else { 0 };
+        let around_bytes = self.server.around_bytes(&self.client, &self.id) + later_bytes;
         Call {
             permit: self.client.permit.clone(),
-            budget: budget.less(if may_be_held { LATER_ID_BYTES } else { 0 }),
+            budget: self.server.whole_budget(&self.client).less(around_bytes),
+            around_bytes,
             rendering: self.client.rendering(),
             deadline: None,
             names: Names::Dotted,

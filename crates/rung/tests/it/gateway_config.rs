@@ -357,6 +357,7 @@ fn a_project_starts_nothing_before_it_is_approved() {
     until("the approval is taken up", || {
         (variable(&mut client, "WORD") == "first").then_some(())
     });
+    let starts = street.starts("house");
     // An edit waits, and what was approved goes on.
     write(
         &street,
@@ -368,6 +369,7 @@ fn a_project_starts_nothing_before_it_is_approved() {
         health.to_string().contains("an edit waits").then_some(())
     });
     assert_eq!(variable(&mut client, "WORD"), "first");
+    assert_eq!(street.starts("house"), starts, "it is the one that it was");
     assert_eq!(
         error(&client.invoke("new::count", &json!({})))["code"],
         "source_unavailable"

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Session, Street, error, pending, text, until};
+use crate::gateway::{Client, Session, Street, error, pending, plays, text, until};
 
 /// Two houses, so that there is always one that must not notice.
 fn two_houses() -> Street {
@@ -134,11 +134,36 @@ fn a_refresh_with_force_ends_what_is_under_way_and_leaves_servers_alone() {
         (&json!(true), &json!(1)),
         "{done}"
     );
+    assert_eq!(done["pending_requests_remaining"], 0, "{done}");
     assert_eq!(done["servers_seen"], 2);
     assert_cancelled(&client.answer(waiting));
     // A server whose entry did not change is the same one.
     assert_eq!(count(&mut client, "house"), 2);
     assert_eq!(street.starts("house"), 1);
+}
+
+#[test]
+fn a_server_that_is_stopped_while_it_starts_has_not_failed() {
+    let street = Street::new();
+    street.configure(&json!({"hangs": plays("hang")}));
+    let mut client = street.client(&[]);
+    let call = client.begin_invoke("hangs::any", &json!({}));
+    until("it is starting", || {
+        let health = client.call("gateway.health", &json!({}));
+        (health["structuredContent"]["servers"][0]["starting"] == true).then_some(())
+    });
+    let stopped = client.call(
+        "gateway.disconnect_server",
+        &json!({"server_name": "hangs", "force": true}),
+    );
+    assert_eq!(
+        stopped["structuredContent"]["new_status"], "lazy",
+        "{stopped}"
+    );
+    assert_eq!(client.answer(call)["result"]["isError"], true);
+    let health = client.call("gateway.health", &json!({"server": "hangs"}));
+    let row = &health["structuredContent"]["servers"][0];
+    assert_eq!(row["status"], "lazy", "{health}");
 }
 
 #[test]

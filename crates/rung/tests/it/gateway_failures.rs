@@ -261,8 +261,19 @@ fn a_call_that_takes_too_long_ends_by_itself_and_its_server_is_told() {
         &json!({"tool_id": "house::wait", "options": {"timeout_ms": 1_000}}),
     );
     let late = error(&late);
-    assert_eq!(late["code"], "outcome_unknown", "{late}");
+    assert_eq!(late["code"], "deadline_exceeded", "it only reads: {late}");
     street.wait_for("house", "notifications/cancelled", 1);
+    let late = client.call(
+        "gateway.invoke",
+        &json!({"tool_id": "house::hold", "options": {"timeout_ms": 1_000}}),
+    );
+    let late = error(&late);
+    assert_eq!(late["code"], "outcome_unknown", "{late}");
+    assert!(
+        !late["hint"].as_str().unwrap().contains("started"),
+        "{late}"
+    );
+    street.wait_for("house", "notifications/cancelled", 2);
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 1);
     assert_eq!(street.starts("house"), 1, "it goes on as it was");

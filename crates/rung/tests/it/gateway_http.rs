@@ -280,7 +280,7 @@ fn the_flags_of_the_program_whose_place_it_takes_are_taken() {
     let flags: Vec<&str> = flags.split(' ').collect();
     let mut client = street.client(&flags);
     let late = client.invoke("house::wait", &json!({}));
-    assert_eq!(error(&late)["code"], "outcome_unknown", "{late}");
+    assert_eq!(error(&late)["code"], "deadline_exceeded", "{late}");
     let mut loud = street.command(&["--transport", "http", "--port", "0", "--debug"]);
     let said = first_said(loud.args(["--log-format", "json"]), "listen");
     assert!(!said.is_empty());

@@ -121,7 +121,7 @@ fn a_server_that_nobody_uses_is_stopped_and_comes_back() {
         "gateway.invoke",
         &json!({"tool_id": "house::wait", "options": {"timeout_ms": 3_000}}),
     );
-    assert_eq!(error(&late)["code"], "outcome_unknown");
+    assert_eq!(error(&late)["code"], "deadline_exceeded");
     client.invoke("house::release", &json!({}));
     assert_eq!(
         crate::gateway::text(&client.answer(waiting)["result"]),

@@ -103,20 +103,36 @@ fn what_was_under_way_when_the_first_ends_is_answered_as_unknown() {
     let mut first = window(&street);
     let mut second = window(&street);
     assert_eq!(count(&mut first), 1);
-    let waiting = second.begin_invoke("house::wait", &json!({}));
-    street.wait_for("house", "wait", 1);
+    let waiting = second.begin_invoke("house::hold", &json!({}));
+    street.wait_for("house", "hold", 1);
     first.stdio.child.kill().unwrap();
     let answer = second.answer(waiting);
     assert_eq!(
-        answer["error"]["data"]["code"], "outcome_unknown",
+        error(&answer["result"])["code"],
+        "outcome_unknown",
         "{answer}"
     );
     assert_eq!(count(&mut second), 1);
     assert_eq!(
-        street.times("house", "wait"),
+        street.times("house", "hold"),
         1,
         "it is not done again behind anybody's back"
     );
+}
+
+#[test]
+fn what_only_reads_is_asked_again_of_the_window_that_serves_next() {
+    let street = Street::with_a_house();
+    let mut first = window(&street);
+    let mut second = window(&street);
+    assert_eq!(count(&mut first), 1);
+    let waiting = second.begin_invoke("house::wait", &json!({}));
+    street.wait_for("house", "wait", 1);
+    first.stdio.child.kill().unwrap();
+    street.wait_for("house", "wait", 2);
+    second.invoke("house::release", &json!({}));
+    assert_eq!(text(&second.answer(waiting)["result"]), "released");
+    assert_eq!(street.times("house", "wait"), 2, "once more, and no more");
 }
 
 #[test]
