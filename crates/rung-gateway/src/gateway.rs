@@ -21,6 +21,7 @@ use crate::catalogue::Catalogue;
 use crate::definition::{Definition, Withheld};
 use crate::direct::Surface;
 use crate::guidance::Guidance;
+use crate::metrics::Metrics;
 use crate::policy::{Rule, Thing, Verdict};
 use crate::ranking::{Document, Index};
 use crate::registry::Registry;
@@ -133,6 +134,7 @@ pub(crate) struct Inner {
     pub(crate) tasks: Tasks,
     pub(crate) common: Arc<Common>,
     pub(crate) registry: Option<Arc<Registry>>,
+    pub(crate) metrics: Metrics,
     configure: Box<dyn Configure>,
     state: RwLock<Arc<State>>,
     shelf: Mutex<Option<Arc<Shelf>>>,
@@ -195,6 +197,7 @@ impl Gateway {
             calls: Calls::default(),
             tasks: Tasks::default(),
             registry: registry.transpose()?,
+            metrics: Metrics::default(),
             common,
             configure,
             state: RwLock::new(Arc::new(state)),
@@ -203,6 +206,11 @@ impl Gateway {
             revision: AtomicU64::new(1),
             refreshed_ms: AtomicU64::new(crate::now_ms()),
         })))
+    }
+
+    /// Has its calls counted, for whoever watches.
+    pub fn count_in(&self, registry: &mut prometheus_client::registry::Registry) {
+        self.0.metrics.register(registry);
     }
 
     /// Where it is told that something else is offered now.

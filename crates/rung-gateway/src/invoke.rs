@@ -1,6 +1,6 @@
 //! A call from the caller to a server and back.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rung_fault::{Code, Detail, Fault, nearest};
@@ -184,6 +184,7 @@ impl Gateway {
         };
         let ready_by = Instant::now() + starting;
         let late = |_| server.not_ready(starting);
+        let found = OnceLock::new();
         let working = async {
             let known = self.tool_of(call, &server, &name);
             let mut tool = timeout_at(ready_by, known).await.map_err(late)??;
@@ -200,6 +201,7 @@ impl Gateway {
                 tool: &tool,
                 ready_by,
             };
+            let _found_once = found.set(tool.tool.name.clone());
             self.attempt(call, &called, &begun).await
         };
         let cancelled = || {
@@ -212,6 +214,11 @@ impl Gateway {
             () = begun.ended() => Err(cancelled()),
             done = working => done,
         };
+        if let Some(tool) = found.get() {
+            let took = begun.started.elapsed();
+            let metrics = &self.0.metrics;
+            metrics.end(server.name(), tool, outcome.as_ref().err(), took);
+        }
         Ok((begun.tool_id.clone(), outcome?))
     }
 

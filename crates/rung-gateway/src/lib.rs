@@ -21,6 +21,7 @@ mod guidance;
 mod heard;
 mod invoke;
 mod manifest;
+mod metrics;
 pub mod policy;
 mod prompts;
 pub mod ranking;

@@ -159,12 +159,14 @@ impl Metrics {
     }
 
     /// The page that is scraped.
-    pub(crate) fn page(&self, tasks: u64, beside: &Registry) -> String {
+    pub(crate) fn page(&self, tasks: u64, beside: Option<&Registry>) -> String {
         self.tasks.inc_by(tasks.saturating_sub(self.tasks.get()));
         let mut page = String::new();
         // Writing to a string cannot fail.
         let _written = encode_registry(&mut page, &self.registry.lock());
-        let _written = encode_registry(&mut page, beside);
+        if let Some(beside) = beside {
+            let _written = encode_registry(&mut page, beside);
+        }
         let _written = encode_eof(&mut page);
         page
     }

@@ -392,9 +392,9 @@ impl Admission for Guests {
         })
     }
 
-    /// Whoever reads under a grant is told of that grant alone.
+    /// Whoever has a grant is told of that grant alone.
     fn may_watch(&self, permit: &Permit) -> bool {
-        !is_agent(permit)
+        !is_agent(permit) && permit.scope().is_none()
     }
 
     /// Personal data is read without anything being remembered of it here.

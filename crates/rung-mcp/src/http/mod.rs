@@ -360,23 +360,25 @@ async fn health(State(app): State<Arc<App>>) -> Response {
     let offer = &app.server.0.offer;
     json_response(
         StatusCode::OK,
-        json!({"status": "ok", "name": offer.name, "version": offer.version}).to_string(),
+        json!({"ok": true, "status": "ok", "name": offer.name, "version": offer.version})
+            .to_string(),
     )
 }
 
 async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
     let denied = match app.door.admit(request.headers()).await {
-        _ if app.watched_by_anybody => None,
         Ok(permit) if app.door.may_watch(&permit) => None,
         Ok(_) => Some(Denied::NotHere),
         Err(denied) => Some(denied),
     };
-    if let Some(denied) = denied {
+    // What is behind the door has names, which are not for anybody.
+    let beside = denied.is_none().then_some(&app.registry);
+    if let Some(denied) = denied.filter(|_| !app.watched_by_anybody) {
         let origin = app.door.origin(request.headers());
         return door::challenge(&app.door, &origin, &denied);
     }
     let made = app.server.0.tasks.made();
-    let page = app.server.0.metrics.page(made, &app.registry);
+    let page = app.server.0.metrics.page(made, beside);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], page).into_response()
 }

@@ -168,6 +168,7 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
     let door = Door::new(address, args.allow_host.clone(), origins, guests);
     let mut config = Config::new(door);
     config.watched_by_anybody = true;
+    others.count_in(&mut config.registry);
     config.rate = rate.unwrap_or(0);
     rung_memory::give_back();
     let runtime = super::runtime()?;

@@ -102,6 +102,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     };
     let data = Arc::new(rung_pdpp::Service::new(data, &mut first.registry));
     let others = gateway(&args.gateway, settings, &results)?;
+    others.count_in(&mut first.registry);
     let offer = offered(args, settings, &results, &data, &here, &others)?;
     first.beside = rung_pdpp::router(data.clone());
     if gives_access {

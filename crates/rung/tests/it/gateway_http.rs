@@ -222,6 +222,37 @@ fn health_and_metrics_need_no_token() {
 }
 
 #[test]
+fn calls_are_counted_by_tool_for_whoever_may_know_of_it() {
+    let street = Street::with_a_house();
+    let mut command = street.command(&["--transport", "http", "--port", "0"]);
+    let server = Server::of(command.env("PMCP_AUTH_TOKEN", TOKEN));
+    let session = Session::open(&server, Some(TOKEN));
+    session.invoke("house::count", &json!({}));
+    session.invoke("house::count", &json!({}));
+    session.invoke("house::add", &json!({}));
+    session.invoke("house::made_up", &json!({}));
+    let page = |request: &Request| {
+        let mut reply = server.send(request);
+        reply.read_all();
+        reply.text()
+    };
+    let told = page(&Request::new("GET", "/metrics").bearer(TOKEN));
+    for line in [
+        r#"rung_gateway_calls_total{server="house",tool="count",outcome="answered"} 2"#,
+        r#"rung_gateway_calls_total{server="house",tool="add",outcome="outcome_unknown"} 1"#,
+        r#"rung_gateway_call_seconds_count{server="house",tool="count"} 2"#,
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(!told.contains("made_up"), "nobody makes up a label: {told}");
+    let told = page(&Request::new("GET", "/metrics"));
+    assert!(
+        told.contains("rung_requests_total") && !told.contains("house"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_proxy_may_keep_the_name_that_was_called() {
     let street = Street::with_a_house();
     let mut command = street.command(&["--transport", "http", "--port", "0"]);

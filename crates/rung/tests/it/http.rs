@@ -366,7 +366,7 @@ impl Reply {
         self.header("content-type") == Some("text/event-stream")
     }
 
-    fn read_all(&mut self) {
+    pub(crate) fn read_all(&mut self) {
         if self.chunked {
             while let Some(chunk) = self.chunk() {
                 self.body.extend(chunk);

@@ -159,7 +159,7 @@ fn health_and_metrics_tell_how_it_goes() {
     let health = server.get("/health").json();
     assert_eq!(
         health,
-        json!({"status": "ok", "name": "rung", "version": env!("CARGO_PKG_VERSION")})
+        json!({"ok": true, "status": "ok", "name": "rung", "version": env!("CARGO_PKG_VERSION")})
     );
     server.post(modern(1, "tools/call", json!({"name": "rung.about"})));
     server.post(modern(2, "made/up", json!({})));
