@@ -58,7 +58,7 @@ impl Metrics {
         server: &Arc<str>,
         tool: &Arc<str>,
         fault: Option<&Fault>,
-        took: Duration,
+        lasted: Duration,
     ) {
         let (server, tool) = (server.clone(), tool.clone());
         let ended = Ended {
@@ -68,6 +68,8 @@ impl Metrics {
         };
         self.calls.get_or_create(&ended).inc();
         let of = OfTool { server, tool };
-        self.seconds.get_or_create(&of).observe(took.as_secs_f64());
+        self.seconds
+            .get_or_create(&of)
+            .observe(lasted.as_secs_f64());
     }
 }

@@ -3,21 +3,21 @@
 //! Owns: when one is started, for whom, how long it stays, and what it was seen to offer. Refuses to know: who may see it. Each
 //! server has its own locks; one that hangs holds up nobody who asks another.
 
+mod fault;
+mod instance;
+mod look;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use rung_auth::Permit;
-use rung_fault::{Code, Detail, Fault};
-use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind, Options, Target};
-use rung_mcp::{Capabilities, Wanted};
-use rung_tool::{Ask, Call, Change, Conversation, Level, Watcher, WeakConversation};
-use serde_json::json;
-use serde_json::value::RawValue;
-use tokio::task::AbortHandle;
+use rung_fault::{Code, Fault};
+use rung_mcp::Capabilities;
+use rung_mcp::connect::{Agreement, Connection, Options, Target};
+use rung_tool::{Ask, Call, Change};
 use tokio::time::Instant;
 
 use crate::auth::{Auth, SignIn};
@@ -25,7 +25,10 @@ use crate::catalogue::Catalogue;
 use crate::config::Sharing;
 use crate::definition::{Definition, Withheld};
 use crate::direct::Surface;
-use crate::seen::{About, Known, Seen};
+use crate::seen::Seen;
+pub(crate) use instance::InUse;
+use instance::{Instance, Whose};
+use look::Ear;
 
 /// What all servers have in common.
 pub(crate) struct Common {
@@ -48,83 +51,6 @@ impl Common {
         }
         self.changes.tell(Change::Resources);
         self.changes.tell(Change::Prompts);
-    }
-}
-
-/// Whose server it is, where there is more than one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Whose {
-    Everybody,
-    Client(String, String),
-    Conversation(WeakConversation),
-}
-
-impl Whose {
-    fn of(sharing: Sharing, permit: &Permit, conversation: Option<Conversation>) -> Self {
-        let client = || {
-            let (caller, grant) = (permit.caller().as_str(), permit.grant().as_str());
-            Self::Client(caller.to_owned(), grant.to_owned())
-        };
-        match (sharing, conversation) {
-            (Sharing::Shared, _) => Self::Everybody,
-            (Sharing::Session, Some(conversation)) => Self::Conversation(conversation.downgrade()),
-            (Sharing::Client, Some(conversation)) if permit.is_nameless() => {
-                Self::Conversation(conversation.downgrade())
-            }
-            _ => client(),
-        }
-    }
-
-    /// Whether anybody can still come back for it.
-    fn lives(&self) -> bool {
-        match self {
-            Self::Conversation(conversation) => conversation.is_alive(),
-            _ => true,
-        }
-    }
-}
-
-/// One that runs, or will.
-pub(crate) struct Instance {
-    pub(crate) connection: Connection,
-    /// Calls under way.
-    busy: AtomicUsize,
-    used: Mutex<Instant>,
-    /// Addresses that somebody listens to.
-    watched: Mutex<HashMap<String, Listening>>,
-    /// What was agreed on when its lists were last read.
-    looked: Mutex<Option<Arc<RawValue>>>,
-    stale: AtomicBool,
-    /// Whether it was started and has not been seen to end since.
-    runs: AtomicBool,
-    /// We have ended it.
-    closed: AtomicBool,
-    /// Where its lists are read behind everybody's back.
-    looks: Mutex<Vec<AbortHandle>>,
-    /// The level from which its log was asked for, where that was below the usual one.
-    logs_from: Mutex<Option<Level>>,
-}
-
-impl Instance {
-    /// Ends it, and whatever would have it started again.
-    async fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        for look in self.looks.lock().drain(..) {
-            look.abort();
-        }
-        self.connection.close().await;
-    }
-}
-
-/// That a resource is listened to, by so many.
-struct Listening {
-    listeners: usize,
-    task: AbortHandle,
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -204,30 +130,6 @@ impl Status {
             Self::Lazy => "lazy",
             Self::Failed => "error",
             Self::Withheld => "withheld",
-        }
-    }
-}
-
-/// One that is being used: it is not stopped meanwhile.
-pub(crate) struct InUse {
-    server: Arc<Server>,
-    instance: Arc<Instance>,
-}
-
-impl std::ops::Deref for InUse {
-    type Target = Instance;
-
-    fn deref(&self) -> &Instance {
-        &self.instance
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        *self.instance.used.lock() = Instant::now();
-        let others = self.instance.busy.fetch_sub(1, Ordering::AcqRel) - 1;
-        if others == 0 && self.server.retired.load(Ordering::Acquire) {
-            self.server.end(&self.instance);
         }
     }
 }
@@ -508,137 +410,6 @@ impl Server {
         }
     }
 
-    /// Reads what one offers. Whoever comes meanwhile waits, and finds it read.
-    pub(crate) async fn look(self: &Arc<Self>, instance: &InUse) -> Result<Arc<Seen>, Fault> {
-        let _one_at_a_time = self.looking.lock().await;
-        let opened = instance.connection.open().await;
-        let agreement = opened.map_err(|error| self.failed(&error))?;
-        self.look_at(instance, agreement).await
-    }
-
-    /// The same behind everybody's back. One that is stopped meanwhile is not started for it.
-    fn look_behind(self: &Arc<Self>, used: InUse) {
-        let (me, instance) = (self.clone(), used.instance.clone());
-        let look = tokio::spawn(async move {
-            let _one_at_a_time = me.looking.lock().await;
-            if let Some(agreement) = used.connection.agreement() {
-                let _tried_again_with_the_next_call = me.look_at(&used, agreement).await;
-            }
-        });
-        let mut looks = instance.looks.lock();
-        looks.retain(|look| !look.is_finished());
-        looks.push(look.abort_handle());
-    }
-
-    async fn look_at(
-        self: &Arc<Self>,
-        instance: &InUse,
-        agreement: Agreement,
-    ) -> Result<Arc<Seen>, Fault> {
-        let read = instance.looked.lock().clone();
-        let same = read.is_some_and(|read| Arc::ptr_eq(&read, &agreement.said));
-        if same
-            && !instance.stale.swap(false, Ordering::AcqRel)
-            && let Some(seen) = self.seen()
-        {
-            return Ok(seen);
-        }
-        instance.stale.store(false, Ordering::Release);
-        let seen = self.read_lists(&instance.connection, &agreement).await;
-        let seen = Arc::new(seen.map_err(|error| self.failed(&error))?);
-        if agreement.version.is_modern() && !same {
-            hear_of_lists(&instance.connection);
-        }
-        *instance.looked.lock() = Some(agreement.said);
-        let before = self.seen.write().replace(seen.clone());
-        let changed = self
-            .common
-            .catalogue
-            .put(&self.definition, &seen, before.as_deref())?;
-        if changed || before.is_none() {
-            self.common.generation.fetch_add(1, Ordering::Relaxed);
-            self.common.tell_all();
-        }
-        Ok(seen)
-    }
-
-    async fn read_lists(
-        &self,
-        connection: &Connection,
-        agreement: &Agreement,
-    ) -> Result<Seen, Error> {
-        let how = How::default();
-        let has = |capability: &str| agreement.capabilities.get(capability).is_some();
-        let list = async |kind, capability: &str| {
-            if !has(capability) {
-                return Ok(Vec::new());
-            }
-            let listed = connection.list(kind, &how).await?;
-            Ok(listed.items.into_iter().map(Arc::from).collect())
-        };
-        let tools = connection.tools(&how).await?;
-        let resources = list(Kind::Resources, "resources").await?;
-        let templates = list(Kind::Templates, "resources").await.unwrap_or_default();
-        let prompts = list(Kind::Prompts, "prompts").await?;
-        let before = self.seen();
-        let known = |tool: rung_mcp::connect::Tool| {
-            let old = before.as_ref().and_then(|seen| seen.tool(&tool.name));
-            let same = old.filter(|old| old.tool.listed.get() == tool.listed.get());
-            same.map_or_else(|| Arc::new(Known::new(tool, None)), Arc::clone)
-        };
-        let dropped = tools.dropped.into_iter();
-        Ok(Seen {
-            tools: tools.tools.into_iter().map(known).collect(),
-            resources,
-            templates,
-            prompts,
-            dropped: dropped.map(|dropped| (dropped.name, dropped.why)).collect(),
-            about: About {
-                version: agreement.version.name().to_owned(),
-                capabilities: agreement.capabilities.clone(),
-                server: agreement.server.clone(),
-                instructions: agreement.instructions.clone(),
-            },
-        })
-    }
-
-    /// Somebody listens to a resource from now on, or no longer.
-    pub(crate) async fn watch(
-        self: &Arc<Self>,
-        listener: &Watcher,
-        uri: &str,
-        on: bool,
-    ) -> Result<(), Fault> {
-        let conversation = listener.conversation.clone();
-        let whose = Whose::of(self.definition.sharing, &listener.permit, conversation);
-        let can = Capabilities {
-            roots: false,
-            ..Capabilities::ALL
-        };
-        let instance = self.open_for(whose, can).await?;
-        let mut watched = instance.watched.lock();
-        if let Some(listening) = watched.get_mut(uri) {
-            let listeners = listening.listeners;
-            listening.listeners = if on { listeners + 1 } else { listeners - 1 };
-            if listening.listeners == 0 {
-                watched.remove(uri);
-            }
-        } else if on {
-            let connection = instance.connection.clone();
-            let wanted = Wanted {
-                resource_subscriptions: vec![uri.to_owned()],
-                ..Wanted::default()
-            };
-            let task = tokio::spawn(async move {
-                let _until_it_cannot_be_heard = connection.listen(&wanted).await;
-            });
-            let task = task.abort_handle();
-            let one = Listening { listeners: 1, task };
-            watched.insert(uri.to_owned(), one);
-        }
-        Ok(())
-    }
-
     /// Whether one of it is everybody's.
     pub(crate) fn is_shared(&self) -> bool {
         self.definition.sharing == Sharing::Shared
@@ -709,221 +480,6 @@ impl Server {
         let instance = instance.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { instance.close().await });
-        }
-    }
-
-    /// The fault of a server that could not be opened, noted down.
-    pub(crate) fn failed(&self, error: &Error) -> Fault {
-        self.note(error);
-        self.fault(error.clone())
-    }
-
-    /// What it wants, where it refused for want of something.
-    fn wanted(&self, error: &Error) -> Option<Auth> {
-        Auth::wanted(error, &self.written().sign_in, &self.definition.secrets)
-    }
-
-    /// Notes how it failed, until it is started again.
-    fn note(&self, error: &Error) {
-        let why = error.to_string();
-        tracing::warn!(server = %self.name(), %why, "failed");
-        *self.trouble.lock() = Some(Trouble {
-            why,
-            at_ms: crate::now_ms(),
-            // What is meant for one caller is not for whoever asks how the server is.
-            auth: self.wanted(error).filter(|auth| !auth.is_callers()),
-        });
-    }
-
-    /// The fault of a call, with what to do next.
-    pub(crate) fn fault(&self, error: Error) -> Fault {
-        let name = self.name();
-        if matches!(error, Error::Lost { .. }) {
-            self.note(&error);
-        }
-        let hint = match &error {
-            Error::Unavailable { .. } => format!(
-                "gateway.health {{\"server\":\"{name}\"}} shows more; when its cause is mended, call again: it is started anew"
-            ),
-            Error::Unauthorized { .. } => {
-                format!("give {name} its credential in the configuration, then call again")
-            }
-            Error::Lost { .. } => {
-                "look whether it was done before you do it again; the server is started anew when it is next called".to_owned()
-            }
-            Error::Late { .. } => {
-                "look whether it was done before you do it again, with a longer options.timeout_ms if need be".to_owned()
-            }
-            Error::Refused { .. } => format!(
-                "gateway.describe says what the tool takes; gateway.catalog_search lists what {name} has"
-            ),
-            Error::Unanswered { .. } => return error.into(),
-            Error::Unusable { .. } => {
-                format!("gateway.restart_server {{\"server_name\":\"{name}\"}} starts it anew")
-            }
-        };
-        let auth = self.wanted(&error);
-        let hint = match &auth {
-            Some(auth) if auth.is_callers() => {
-                "ask the user to open the url of url_elicitations, then call again".to_owned()
-            }
-            _ => hint,
-        };
-        let fault = error.into_fault();
-        if fault.code() == Code::MissingCapability {
-            return fault;
-        }
-        let fault = fault.with_hint(hint);
-        match auth {
-            Some(auth) => fault.with(Detail::Auth, json!(auth)),
-            None => fault,
-        }
-    }
-
-    /// The fault of a call that was not sent, because the server took too long to get ready for it.
-    pub(crate) fn not_ready(&self, within: Duration) -> Fault {
-        let name = self.name();
-        let why = format!(
-            "{name} did not get ready within {} s; nothing was sent to it",
-            within.as_secs_f64()
-        );
-        Fault::new(Code::SourceUnavailable, why).with_hint(format!(
-            "its start goes on: call again, with a longer options.timeout_ms if need be; gateway.health {{\"server\":\"{name}\"}} shows how it is"
-        ))
-    }
-
-    fn held_back(&self, withheld: &Withheld) -> Fault {
-        let name = self.name();
-        match withheld {
-            Withheld::Untrusted => {
-                let why = format!("{name} comes from a project's file, and nobody has approved it");
-                Fault::new(Code::SourceUnavailable, why)
-                    .with_hint(format!("ask the user to run `rung gateway trust {name}`"))
-            }
-            Withheld::Missing(variables) => {
-                let auth = Auth::missing(variables, &self.written().sign_in);
-                let variables = variables.join(", ");
-                let why = format!("{name} needs variables that have no value: {variables}");
-                Fault::new(Code::SourceUnauthorized, why)
-                    .with_hint(format!("ask the user to set {variables}, then call again"))
-                    .with(Detail::Auth, json!(auth))
-            }
-            Withheld::Unusable(why) => Fault::new(
-                Code::SourceUnavailable,
-                format!("{name} cannot be reached: {why}"),
-            )
-            .with_hint("ask the user to correct its entry in the configuration"),
-        }
-    }
-}
-
-impl InUse {
-    /// Has its log told from this level on, where somebody wants to hear more than is usual. Whoever wants less is told less of it.
-    pub(crate) async fn log_from(&self, level: Option<Level>) {
-        let Some(level) = level.filter(|level| *level < Level::Info) else {
-            return;
-        };
-        let asked = self.logs_from.lock().replace(level);
-        let can = self.connection.agreement();
-        let can = can.is_some_and(|agreed| agreed.capabilities.get("logging").is_some());
-        if can && asked.is_none_or(|asked| level < asked) {
-            let _told_as_before = self.connection.set_log_level(level, How::default()).await;
-        }
-    }
-
-    /// Whether it may be told the folders of whoever calls: it is theirs alone, or forgets them with the call.
-    pub(crate) fn names_folders(&self) -> bool {
-        let opened = self.connection.opened_with();
-        let forgets = opened.is_some_and(|(version, _)| version.is_modern());
-        forgets || !self.server.is_shared()
-    }
-
-    /// Whether both use the same one.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.instance, &other.instance)
-    }
-
-    /// Another use of the same one.
-    pub(crate) fn share(&self) -> Self {
-        self.instance.busy.fetch_add(1, Ordering::AcqRel);
-        Self {
-            server: self.server.clone(),
-            instance: self.instance.clone(),
-        }
-    }
-}
-
-/// Has a server of the modern era tell of its lists, for as long as it can be heard. Others do so unasked.
-fn hear_of_lists(connection: &Connection) {
-    let connection = connection.clone();
-    let wanted = Wanted {
-        tools_list_changed: true,
-        prompts_list_changed: true,
-        resources_list_changed: true,
-        ..Wanted::default()
-    };
-    tokio::spawn(async move {
-        let _until_it_cannot_be_heard = connection.listen(&wanted).await;
-    });
-}
-
-/// Hears what belongs to no call.
-struct Ear {
-    server: Weak<Server>,
-    can: Capabilities,
-}
-
-impl Delegate for Ear {
-    fn can(&self) -> Capabilities {
-        self.can
-    }
-
-    fn told(&self, method: &str, params: Option<&RawValue>) {
-        let Some(server) = self.server.upgrade() else {
-            return;
-        };
-        match method {
-            "notifications/tools/list_changed"
-            | "notifications/resources/list_changed"
-            | "notifications/prompts/list_changed" => server.heard_of_change(),
-            "notifications/resources/updated" => {
-                #[derive(serde::Deserialize)]
-                struct Updated {
-                    uri: String,
-                }
-                let params = params.map_or("{}", RawValue::get);
-                if let Ok(updated) = serde_json::from_str::<Updated>(params) {
-                    let with_server = crate::resources::with_server(server.name(), &updated.uri);
-                    server.common.changes.tell(Change::Resource(with_server));
-                    server.common.changes.tell(Change::Resource(updated.uri));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Server {
-    /// Its lists are others now: they are read again, once, however often it says so meanwhile.
-    fn heard_of_change(self: &Arc<Self>) {
-        let instances: Vec<_> = self
-            .instances
-            .lock()
-            .iter()
-            .map(|(whose, instance)| (whose.clone(), instance.clone()))
-            .collect();
-        for (_, instance) in instances {
-            if instance.connection.opened_with().is_none()
-                || instance.stale.swap(true, Ordering::AcqRel)
-            {
-                continue;
-            }
-            instance.busy.fetch_add(1, Ordering::AcqRel);
-            let used = InUse {
-                server: self.clone(),
-                instance,
-            };
-            self.look_behind(used);
         }
     }
 }
