@@ -145,14 +145,14 @@ impl Gateway {
         };
         let meant: Vec<String> = found.hits.iter().filter_map(id_of).collect();
         let fault = Fault::new(Code::UnknownTool, format!("no tool has the id {shown:?}"));
-        match nearest(shown, meant.iter().map(String::as_str)) {
-            Some(nearest) => {
-                let nearest = nearest.to_owned();
-                fault
-                    .with_hint(format!("did you mean `{nearest}`?"))
-                    .with(Detail::Nearest, nearest)
-                    .with(Detail::Allowed, meant)
-            }
+        // Those of one server begin alike; what follows tells them apart.
+        let near = nearest(own_name(shown), meant.iter().map(|id| own_name(id)));
+        let near = near.and_then(|near| meant.iter().find(|id| own_name(id) == near));
+        match near.cloned() {
+            Some(nearest) => fault
+                .with_hint(format!("did you mean `{nearest}`?"))
+                .with(Detail::Nearest, nearest)
+                .with(Detail::Allowed, meant),
             None => fault
                 .with_hint("gateway.catalog_search finds tools by what they do")
                 .with(Detail::Allowed, meant),
@@ -277,6 +277,11 @@ impl Gateway {
             .await?;
         Ok(Outcome::Done(answer))
     }
+}
+
+/// A tool's name at its server, of its id.
+fn own_name(id: &str) -> &str {
+    id.split_once("::").map_or(id, |(_, name)| name)
 }
 
 /// Refuses arguments that the tool's own schema does not accept. A schema that cannot be used judges nothing: then its server does.

@@ -36,10 +36,14 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     let task = find(&asking, &input.server_name, &input.task_id)?;
     if !task.is_active() {
-        let why = format!("{} is over", task.id);
-        return Err(
-            Fault::new(Code::NotFound, why).with_hint("gateway.tasks_result has its result")
-        );
+        let status = task.status();
+        let status = status.as_deref().unwrap_or("over");
+        let why = format!("{} is {status} already", task.id);
+        let hint = match status {
+            "completed" => "gateway.tasks_result has its result",
+            _ => "gateway.tasks_get has what is known of it",
+        };
+        return Err(Fault::new(Code::NotFound, why).with_hint(hint));
     }
     let connection = &task.instance.connection;
     let cancelled = connection.cancel_task(&task.id, &How::default()).await;

@@ -346,3 +346,23 @@ fn nothing_is_refused_for_what_a_server_took_before_it_was_started_again() {
     let refused = client.invoke("house::book", &json!({"when": "today"}));
     assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
 }
+
+#[test]
+fn a_tool_that_is_not_there_is_taken_for_one_that_is_called_nearly_so() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    client.call("gateway.connect_server", &json!({"server_name": "house"}));
+    for (id, meant) in [
+        ("house::cuont", Some("house::count")),
+        ("house::boook", Some("house::book")),
+        // That its server is right says nothing of the tool.
+        ("house::nope", None),
+        ("house::zzzzz", None),
+    ] {
+        let failed = client.invoke(id, &json!({}));
+        let failed = error(&failed);
+        assert_eq!(failed["code"], "unknown_tool", "{failed}");
+        let near = failed["details"]["nearest"].as_str();
+        assert_eq!(near, meant, "{failed}");
+    }
+}
