@@ -21,6 +21,7 @@ use crate::catalogue::Catalogue;
 use crate::definition::{Definition, Withheld};
 use crate::direct::Surface;
 use crate::guidance::Guidance;
+use crate::lately::Lately;
 use crate::metrics::Metrics;
 use crate::policy::{Rule, Thing, Verdict};
 use crate::ranking::{Document, Index};
@@ -135,6 +136,7 @@ pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     pub(crate) registry: Option<Arc<Registry>>,
     pub(crate) metrics: Metrics,
+    pub(crate) lately: Lately,
     configure: Box<dyn Configure>,
     state: RwLock<Arc<State>>,
     shelf: Mutex<Option<Arc<Shelf>>>,
@@ -198,6 +200,7 @@ impl Gateway {
             tasks: Tasks::default(),
             registry: registry.transpose()?,
             metrics: Metrics::default(),
+            lately: Lately::default(),
             common,
             configure,
             state: RwLock::new(Arc::new(state)),

@@ -214,10 +214,11 @@ impl Gateway {
             () = begun.ended() => Err(cancelled()),
             done = working => done,
         };
+        let (lasted, fault) = (begun.started.elapsed(), outcome.as_ref().err());
+        let rules = &self.state().rules;
+        self.0.lately.note(&begun, lasted, fault, rules.masks());
         if let Some(tool) = found.get() {
-            let took = begun.started.elapsed();
-            let metrics = &self.0.metrics;
-            metrics.end(server.name(), tool, outcome.as_ref().err(), took);
+            self.0.metrics.end(server.name(), tool, fault, lasted);
         }
         Ok((begun.tool_id.clone(), outcome?))
     }

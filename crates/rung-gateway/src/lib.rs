@@ -20,6 +20,7 @@ mod gateway;
 mod guidance;
 mod heard;
 mod invoke;
+mod lately;
 mod manifest;
 mod metrics;
 pub mod policy;

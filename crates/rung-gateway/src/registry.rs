@@ -94,6 +94,14 @@ impl Registry {
         self.problem.lock().clone()
     }
 
+    /// How many servers are known of it.
+    pub(crate) fn len(&self) -> usize {
+        self.copy
+            .lock()
+            .as_ref()
+            .map_or(0, |copy| copy.servers.len())
+    }
+
     /// Whether nothing of it is at hand yet, and nothing has gone wrong.
     pub(crate) fn is_awaited(&self) -> bool {
         self.copy.lock().is_none() && self.problem.lock().is_none()

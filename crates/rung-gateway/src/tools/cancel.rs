@@ -49,6 +49,18 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .calls
         .list(|call| call.owner == owner && call.id() == *id);
     let Some(call) = calls.pop() else {
+        let over = asking.gateway.0.lately.of(&owner, |call| call.id() == *id);
+        if let Some(over) = over.first() {
+            return asking
+                .reply(Output {
+                    status: "already_complete",
+                    message: format!("{} is over; there is nothing to end", over.call.tool_id),
+                    was_stalled: false,
+                    elapsed_seconds: seconds(over.lasted),
+                    request_id: input.request_id,
+                })
+                .await;
+        }
         let shown = rung_ladder::head(id, 128);
         let why = format!("no call of yours that is under way has the id {shown:?}");
         return Err(Fault::new(Code::NotFound, why).with_hint(

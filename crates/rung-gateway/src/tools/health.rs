@@ -12,8 +12,10 @@ use serde_json::Value;
 
 use super::{Asking, Definition, READS, iso};
 use crate::auth::Auth;
+use crate::calls::{Begun, Owner};
 use crate::definition::Withheld;
-use crate::gateway::State;
+use crate::gateway::{Gateway, State};
+use crate::lately::Over;
 use crate::policy::Thing;
 use crate::server::{Server, Status};
 
@@ -42,10 +44,39 @@ struct Output {
     servers: Vec<Row>,
     counts: BTreeMap<&'static str, usize>,
     last_refresh_ts: String,
+    /// How the gateway itself is set up, for whoever wants to know everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway_diagnostics: Option<Diagnostics>,
+    /// The caller's last calls, for whoever wants to know everything of all servers or of one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    audit_events: Vec<Event>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Diagnostics {
+    version: &'static str,
+    idle_seconds: u64,
+    start_seconds: u64,
+    /// Servers of the registry that are known, where one is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registry_servers: Option<usize>,
+    trace_supported: bool,
+}
+
+/// A call that ended.
+#[derive(Serialize)]
+struct Event {
+    timestamp: String,
+    action: &'static str,
+    tool_id: String,
+    outcome: &'static str,
+    latency_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -100,6 +131,8 @@ struct Detail {
     last_stderr: String,
 }
 
+/// Calls that are told of at most.
+const EVENTS: usize = 16;
 /// Bytes of a server's last words that are told.
 const WORDS_BYTES: usize = 2_000;
 
@@ -142,12 +175,48 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             servers,
             counts,
             last_refresh_ts: iso(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
+            gateway_diagnostics: input.all.then(|| diagnostics(gateway)),
+            audit_events: if input.all || input.server.is_some() {
+                events(&asking, input.server.as_deref())
+            } else {
+                Vec::new()
+            },
             problems: problems
                 .filter(|_| operator && input.server.is_none())
                 .collect(),
             hint,
         })
         .await
+}
+
+fn diagnostics(gateway: &Gateway) -> Diagnostics {
+    let options = &gateway.0.options;
+    Diagnostics {
+        version: env!("CARGO_PKG_VERSION"),
+        idle_seconds: options.idle.as_secs(),
+        start_seconds: options.opening.as_secs(),
+        registry_servers: gateway.0.registry.as_ref().map(|registry| registry.len()),
+        trace_supported: true,
+    }
+}
+
+/// The caller's last calls, at one server or at all.
+fn events(asking: &Asking<'_>, server: Option<&str>) -> Vec<Event> {
+    let owner = Owner::of(asking.call);
+    let here = |call: &Begun| server.is_none_or(|server| *call.server == *server);
+    let over = asking.gateway.0.lately.of(&owner, here).into_iter();
+    let event = |over: Over| {
+        let (outcome, error) = over.failed.unzip();
+        Event {
+            timestamp: iso(over.call.started_ms),
+            action: "invoke",
+            tool_id: over.call.tool_id.clone(),
+            outcome: outcome.unwrap_or("answered"),
+            latency_ms: u64::try_from(over.lasted.as_millis()).unwrap_or(u64::MAX),
+            error,
+        }
+    };
+    over.take(EVENTS).map(event).collect()
 }
 
 /// What has to be done for servers that are listed and not started.

@@ -59,7 +59,15 @@ fn a_call_is_cancelled_with_force_and_nothing_else_changes() {
         "gateway.cancel",
         &json!({"request_id": request, "force": true}),
     );
-    assert_eq!(error(&again)["code"], "not_found", "{again}");
+    assert_eq!(
+        again["structuredContent"]["status"], "already_complete",
+        "{again}"
+    );
+    let never = client.call(
+        "gateway.cancel",
+        &json!({"request_id": "house::999", "force": true}),
+    );
+    assert_eq!(error(&never)["code"], "not_found", "{never}");
     // The other call, the servers and the conversation go on.
     assert_eq!(count(&mut client, "house"), 1);
     client.invoke("other::release", &json!({}));

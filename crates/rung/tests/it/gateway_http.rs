@@ -253,6 +253,37 @@ fn calls_are_counted_by_tool_for_whoever_may_know_of_it() {
 }
 
 #[test]
+fn the_last_calls_are_told_to_whoever_made_them() {
+    let street = Street::with_a_house();
+    let (alice, bob) = (street.token("alice"), street.token("bob"));
+    let server = street.listening(&[]);
+    let (alice, bob) = (
+        Session::open(&server, Some(&alice)),
+        Session::open(&server, Some(&bob)),
+    );
+    alice.invoke("house::count", &json!({}));
+    alice.invoke("house::add", &json!({}));
+    bob.invoke("house::say", &json!({}));
+    let told = |session: &Session<'_>, arguments| {
+        let health = session.call("gateway.health", &arguments);
+        health["structuredContent"].clone()
+    };
+    let all = told(&alice, json!({"all": true}));
+    let events = all["audit_events"].as_array().unwrap();
+    let of = |at: usize| (&events[at]["tool_id"], &events[at]["outcome"]);
+    assert_eq!(events.len(), 2, "{all}");
+    assert_eq!(of(0), (&json!("house::add"), &json!("outcome_unknown")));
+    assert_eq!(of(1), (&json!("house::count"), &json!("answered")));
+    assert!(events[0]["error"].is_string(), "{all}");
+    assert!(all["gateway_diagnostics"]["version"].is_string(), "{all}");
+    let hers = told(&bob, json!({"server": "house"}));
+    assert_eq!(hers["audit_events"].as_array().unwrap().len(), 1, "{hers}");
+    let usual = told(&alice, json!({}));
+    assert!(usual.get("audit_events").is_none(), "{usual}");
+    assert!(usual.get("gateway_diagnostics").is_none(), "{usual}");
+}
+
+#[test]
 fn a_proxy_may_keep_the_name_that_was_called() {
     let street = Street::with_a_house();
     let mut command = street.command(&["--transport", "http", "--port", "0"]);
