@@ -78,8 +78,6 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         let (server, tool) = (&**server.name(), &*known.tool.name);
         state.sees(permit, Thing::Tool { server, tool })
     });
-    let skipped = state.skipped.iter();
-    let skipped = skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
     asking
         .reply(Output {
             ok: true,
@@ -87,7 +85,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             servers_online: servers.iter().filter(|server| server.is_online()).count(),
             tools_indexed: tools.count(),
             revision_id: gateway.revision(),
-            errors: state.problems.iter().cloned().chain(skipped).collect(),
+            errors: gateway.problems(&state),
             still_starting,
             pending_requests_seen: ended.calls,
             pending_requests_cancelled: ended.calls,
