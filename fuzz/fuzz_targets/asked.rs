@@ -1,4 +1,6 @@
 //! What an application says of itself and asks for, whatever it is.
+//!
+//! Parsers: crates/rung-records/src/authority/ask.rs crates/rung-records/src/authority/clients.rs
 
 #![no_main]
 

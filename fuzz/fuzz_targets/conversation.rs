@@ -1,5 +1,7 @@
 //! Whatever a client says, line by line, everything it is answered is a message of the protocol, no request is
 //! answered twice, and the conversation ends when its input does.
+//!
+//! Parsers: crates/rung-mcp/src/envelope.rs crates/rung-mcp/src/stdio.rs crates/rung-mcp/src/methods
 #![no_main]
 
 use std::collections::HashMap;

@@ -1,4 +1,6 @@
 //! No text that we did not seal opens, and whatever a sealed position says is read or refused, never a panic.
+//!
+//! Parsers: crates/rung-ladder/src/cursor.rs crates/rung-ladder/src/path.rs
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

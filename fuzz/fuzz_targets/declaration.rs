@@ -1,4 +1,6 @@
 //! What a source says of itself, whatever it is.
+//!
+//! Parsers: crates/rung-records/src/declaration.rs crates/rung-records/src/schema.rs
 
 #![no_main]
 

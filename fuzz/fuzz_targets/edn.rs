@@ -1,4 +1,6 @@
 //! Whatever is read as EDN is written so that it is read back as the same value.
+//!
+//! Parsers: crates/rung-edn/src
 
 #![no_main]
 

@@ -1,5 +1,7 @@
 //! Whatever bytes come, they are a message or refused with an answer that is JSON; and what is inside a message is
 //! the bytes that came.
+//!
+//! Parsers: crates/rung-mcp/src/envelope.rs
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

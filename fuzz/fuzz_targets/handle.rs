@@ -1,4 +1,6 @@
 //! A handle has one text: what parses, prints as it was or as its address was.
+//!
+//! Parsers: crates/rung-ladder/src/handle.rs crates/rung-ladder/src/text.rs
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,6 @@
 //! What a server says: events in any pieces, and messages too long to be held.
+//!
+//! Parsers: crates/rung-mcp/src/connect/fuzzing.rs crates/rung-mcp/src/connect/events.rs crates/rung-mcp/src/connect/intake.rs
 
 #![no_main]
 

@@ -1,4 +1,6 @@
 //! Lines of records, whatever they are: each is taken or refused, and what was taken can be read.
+//!
+//! Parsers: crates/rung-records/src/ingest.rs crates/rung-records/src/document.rs
 
 #![no_main]
 

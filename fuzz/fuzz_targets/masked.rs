@@ -1,4 +1,6 @@
 //! Whatever is masked in a JSON document, it stays one, of the same shape; and a known secret is nowhere in it any more.
+//!
+//! Parsers: crates/rung-gateway/src/redact.rs crates/rung-gateway/src/redact
 #![no_main]
 
 use std::sync::LazyLock;

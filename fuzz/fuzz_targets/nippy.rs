@@ -1,4 +1,6 @@
 //! Whatever a server sends is a value or an error; and a value that can be sent is read back as itself.
+//!
+//! Parsers: crates/rung-dtlv/src/nippy
 
 #![no_main]
 

@@ -1,4 +1,6 @@
 //! A path that parses prints as text that parses to the same path.
+//!
+//! Parsers: crates/rung-ladder/src/path.rs
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

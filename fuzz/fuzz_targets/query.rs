@@ -1,4 +1,6 @@
 //! Whatever is asked of a database, and whatever it is told, is answered or refused, within its bounds.
+//!
+//! Parsers: crates/rung-datalog/src/query/parse.rs crates/rung-datalog/src/pull.rs crates/rung-edn/src
 
 #![no_main]
 

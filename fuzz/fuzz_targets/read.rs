@@ -1,4 +1,6 @@
 //! Any selector on any document ends, within its bytes, and every cursor leads on.
+//!
+//! Parsers: crates/rung-ladder/src/read.rs crates/rung-ladder/src/scan.rs crates/rung-ladder/src/items.rs crates/rung-ladder/src/search.rs crates/rung-ladder/src/text.rs
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::steps::{command, run};
+use crate::steps::{BINARY, build, command, run};
 
 /// Versions of the protocol, and how many scenarios the suite has for each.
 const VERSIONS: [(&str, usize); 3] = [("2025-06-18", 27), ("2025-11-25", 33), ("2026-07-28", 40)];
@@ -34,7 +34,7 @@ pub(crate) fn check() -> Result<()> {
     run(command("npm")
         .args(["ci", "--loglevel=error"])
         .current_dir(&folder))?;
-    run(command("cargo").args(["build", "--quiet"]))?;
+    build()?;
     let results = std::env::current_dir()?.join("target/conformance");
     let _old_results = fs::remove_dir_all(&results);
     fs::create_dir_all(&results)?;
@@ -102,7 +102,7 @@ fn suite(folder: &Path, server: &Server, out: &Path, which: &[&str]) -> Result<(
 
 /// Has the suite start our client, once a scenario.
 fn client_suite(folder: &Path, out: &Path, version: &str) -> Result<()> {
-    let rung = std::env::current_dir()?.join("target/debug/rung");
+    let rung = std::env::current_dir()?.join(BINARY);
     let mut node = node(folder);
     node.args(["client", "--command"])
         .arg(format!("exec {} conformance-client", rung.display()))
@@ -223,7 +223,7 @@ struct Server {
 impl Server {
     /// With what the suite calls.
     fn with_fixtures(home: &Path) -> Result<Self> {
-        let mut serve = command("target/debug/rung");
+        let mut serve = command(BINARY);
         serve.args(["serve", "--conformance", "--listen", "127.0.0.1:0"]);
         Self::start(serve.arg("--home").arg(home))
     }
@@ -234,7 +234,7 @@ impl Server {
         let file = home.join("servers.json");
         let servers = json!({"mcpServers": {"suite": {"url": url, "era": era}}});
         fs::write(&file, servers.to_string())?;
-        let mut gateway = command("target/debug/rung");
+        let mut gateway = command(BINARY);
         gateway
             .args(["gateway", "--transport", "http", "--port", "0"])
             .args(["--surface", "direct", "--set", "gateway.open_to=anybody"])

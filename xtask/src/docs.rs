@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use rung_fault::{Code, Face};
+
+use crate::steps::{build, command};
 
 /// A generated page: where it lies, and what it should say.
 fn pages() -> Result<Vec<(&'static str, String)>> {
@@ -71,17 +72,7 @@ fn codes() -> String {
 }
 
 fn settings() -> Result<String> {
-    let table = Command::new(env!("CARGO"))
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            "rung",
-            "--",
-            "config",
-            "reference",
-        ])
-        .output()?;
+    let table = command(build()?).args(["config", "reference"]).output()?;
     ensure!(table.status.success(), "rung config reference failed");
     Ok(format!(
         "# Settings\n\n\

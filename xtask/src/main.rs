@@ -2,6 +2,7 @@
 
 mod conformance;
 mod docs;
+mod fuzz;
 mod steps;
 
 use std::path::PathBuf;
@@ -19,11 +20,28 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Checks everything: format, lints, licences, docs, unit, property and black-box tests, fuzz targets.
+    /// Checks everything: format, lints, licences, docs, unit, property and black-box tests, fuzz targets that changed.
     Test {
         /// Also what is slow: more cases, more crashes, fuzzing, benchmarks.
         #[arg(long)]
         long: bool,
+    },
+    /// Checks one crate in seconds: format, lints and its tests.
+    Check {
+        /// The crate, as `rung-ladder`.
+        #[arg(value_name = "CRATE")]
+        package: String,
+        /// Run only the tests whose names contain one of these.
+        filters: Vec<String>,
+    },
+    /// Builds and runs the fuzz targets that changed, and records that they were.
+    Fuzz {
+        /// Every target, changed or not.
+        #[arg(long)]
+        all: bool,
+        /// How long each one runs.
+        #[arg(long, default_value_t = 10)]
+        seconds: u32,
     },
     /// Runs the protocol's own test suite against the binary.
     Conformance,
@@ -36,6 +54,20 @@ fn main() -> Result<ExitCode> {
     std::env::set_current_dir(root()?)?;
     match cli.chore {
         Chore::Test { long } => Ok(steps::test(long)),
+        Chore::Check { package, filters } => {
+            steps::check(&package, &filters)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Chore::Fuzz { all, seconds } => {
+            let targets = if all { fuzz::all()? } else { fuzz::changed()? };
+            anyhow::ensure!(
+                targets.is_empty() || steps::install("fuzz"),
+                "cargo-fuzz could not be installed"
+            );
+            fuzz::verify(&targets, seconds)?;
+            println!("{} built and run: {}", targets.len(), targets.join(" "));
+            Ok(ExitCode::SUCCESS)
+        }
         Chore::Conformance => {
             conformance::check()?;
             Ok(ExitCode::SUCCESS)

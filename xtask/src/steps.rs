@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{conformance, docs};
+use crate::{conformance, docs, fuzz};
 
 /// How a step ended.
 enum End {
@@ -19,14 +19,13 @@ enum End {
 
 struct Steps {
     ended: Vec<(&'static str, End, f32)>,
-    missing: Vec<&'static str>,
 }
 
-/// Programs of cargo's that are installed by name where they are missing.
-const TOOLS: [&str; 3] = ["nextest", "deny", "fuzz"];
+/// Seconds for which a fuzz target runs: where it was built because it changed, and in the long run.
+const FUZZ_SECONDS: [u32; 2] = [10, 60];
 
-/// Seconds for which the long run fuzzes each target.
-const FUZZ_SECONDS: u32 = 60;
+/// Where the tests and the steps after them find the binary.
+pub(crate) const BINARY: &str = "target/debug/rung";
 
 /// A throw-away PostgreSQL cluster.
 struct Cluster {
@@ -62,21 +61,12 @@ impl Drop for Cluster {
 
 /// Runs the steps and says how each ended.
 pub(crate) fn test(long: bool) -> ExitCode {
-    let mut steps = Steps {
-        ended: Vec::new(),
-        missing: install_missing(),
-    };
+    let mut steps = Steps { ended: Vec::new() };
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
     steps.step("lints", || {
-        cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--quiet",
-            "--",
-            "--deny",
-            "warnings",
-        ])
+        let mut clippy = command("cargo");
+        clippy.args(["clippy", "--workspace", "--all-targets", "--quiet"]);
+        run(clippy.arg("--").args(denied_warnings()?))
     });
     steps.with("deny", "dependencies", || {
         let checks = ["bans", "licenses", "sources"];
@@ -93,26 +83,52 @@ pub(crate) fn test(long: bool) -> ExitCode {
             "--document-private-items",
             "--quiet",
         ]);
-        run(doc.env("RUSTDOCFLAGS", "--deny warnings"))?;
-        docs::check()
+        // With examples among the targets, features are those of the lints, and nothing is checked twice.
+        doc.args(["--lib", "--bins", "--examples"]);
+        run(doc.env("RUSTDOCFLAGS", denied_warnings()?.join(" ")))
     });
     steps.with("nextest", "tests", || {
         // One cluster for all tests that want a database.
         let cluster = Cluster::start()?;
-        let mut tests = command("cargo");
-        tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
+        let mut tests = nextest()?;
+        tests.args(["--workspace", "--no-fail-fast"]);
         run(tests.env("POSTGRES_FOR_TESTS", &cluster.address))
     });
     steps.step("doc tests", || {
         cargo(&["test", "--doc", "--workspace", "--quiet"])
     });
+    steps.step("reference pages", docs::check);
     steps.needing("npm", "conformance", conformance::check);
     steps.needing("npm", "pages", pages);
-    steps.with("fuzz", "fuzz targets", || fuzz(&["build"]));
+    match fuzz::changed() {
+        Ok(changed) if changed.is_empty() || long => {}
+        Ok(changed) => steps.with("fuzz", "fuzz targets that changed", || {
+            fuzz::verify(&changed, FUZZ_SECONDS[0])
+        }),
+        Err(error) => steps.step("fuzz targets that changed", || Err(error)),
+    }
     if long {
         steps.long();
     }
     steps.finish()
+}
+
+/// One crate, in seconds: what to run while working on it.
+pub(crate) fn check(package: &str, filters: &[String]) -> Result<()> {
+    cargo(&["fmt", "--package", package, "--check"])?;
+    let mut clippy = command("cargo");
+    clippy.args(["clippy", "--package", package, "--all-targets", "--quiet"]);
+    run(clippy.arg("--").args(denied_warnings()?))?;
+    ensure!(install("nextest"), "cargo-nextest could not be installed");
+    run(nextest()?.args(["--package", package]).args(filters))
+}
+
+/// The test runner. Most tests wait for processes and sockets, so more of them run at once than there are cores.
+fn nextest() -> Result<Command> {
+    let threads = 2 * std::thread::available_parallelism()?.get();
+    let mut nextest = command("cargo");
+    nextest.args(["nextest", "run", "--test-threads", &threads.to_string()]);
+    Ok(nextest)
 }
 
 impl Steps {
@@ -170,26 +186,10 @@ impl Steps {
             longer("SOAK_SECONDS", "120", &those)
         });
         self.with("fuzz", "fuzzing", || {
-            let listed = fuzz_command(&["list"]).output()?;
-            let targets = String::from_utf8(listed.stdout)?;
-            ensure!(
-                listed.status.success() && !targets.is_empty(),
-                "no fuzz target is listed"
-            );
-            for target in targets.lines() {
-                let seconds = format!("-max_total_time={FUZZ_SECONDS}");
-                // Where threads run, what they keep for themselves is taken for a leak.
-                let leaks = format!("-detect_leaks={}", u8::from(target != "conversation"));
-                fuzz(&["run", target, "--", &seconds, &leaks, "-verbosity=0"])?;
-            }
-            Ok(())
+            fuzz::verify(&fuzz::all()?, FUZZ_SECONDS[1])
         });
         self.needing("python3", "real clients", || {
-            run(command("python3").args([
-                "clients/drive.py",
-                "target/debug/rung",
-                "target/clients",
-            ]))
+            run(command("python3").args(["clients/drive.py", BINARY, "target/clients"]))
         });
         self.needing("python3", "real clients ask for access", || {
             cargo(&[
@@ -200,23 +200,15 @@ impl Steps {
             ])?;
             run(command("target/clients/mcp/bin/python").args([
                 "clients/oauth.py",
-                "target/debug/rung",
+                BINARY,
                 "clients/rmcp-oauth/target/debug/rung-rmcp-oauth",
             ]))
         });
         self.needing("python3", "real servers", || {
-            run(command("python3").args([
-                "clients/servers.py",
-                "target/debug/rung",
-                "target/servers",
-            ]))
+            run(command("python3").args(["clients/servers.py", BINARY, "target/servers"]))
         });
         self.needing("python3", "real servers behind the gateway", || {
-            run(command("python3").args([
-                "clients/gateway.py",
-                "target/debug/rung",
-                "target/servers",
-            ]))
+            run(command("python3").args(["clients/gateway.py", BINARY, "target/servers"]))
         });
         self.step("benchmarks", benchmarks);
     }
@@ -232,13 +224,13 @@ impl Steps {
             .push((name, end, started.elapsed().as_secs_f32()));
     }
 
-    /// A step that needs one of the [`TOOLS`].
+    /// A step that needs a subcommand of cargo's, which is installed by name where it is missing.
     fn with(&mut self, tool: &str, name: &'static str, run: impl FnOnce() -> Result<()>) {
-        if self.missing.contains(&tool) {
+        if install(tool) {
+            self.step(name, run);
+        } else {
             let why = format!("cargo-{tool} could not be installed");
             self.ended.push((name, End::NotRun(why), 0.0));
-        } else {
-            self.step(name, run);
         }
     }
 
@@ -289,9 +281,8 @@ fn pages() -> Result<()> {
     run(command("npm")
         .args(["ci", "--no-audit", "--no-fund", "--silent"])
         .current_dir("pages"))?;
-    cargo(&["build", "--quiet", "--package", "rung"])?;
     let mut node = command("node");
-    node.args(["pages/pages.mjs", "target/debug/rung", "target/pages"]);
+    node.args(["pages/pages.mjs", &build()?, "target/pages"]);
     run(node.env("CHROMIUM", chromium.trim()))
 }
 
@@ -387,32 +378,44 @@ fn models() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Installs what is missing; gives the names of what still is.
-fn install_missing() -> Vec<&'static str> {
-    let installed = |tool: &str| {
+/// Installs a subcommand of cargo's where it is missing; says whether it is there in the end.
+pub(crate) fn install(tool: &str) -> bool {
+    let installed = || {
         let version = command("cargo").args([tool, "--version"]).output();
         version.is_ok_and(|output| output.status.success())
     };
-    let still_missing = |tool: &&'static str| {
-        if installed(tool) {
-            return false;
-        }
-        let package = format!("cargo-{tool}");
-        println!("=== installing {package}");
-        cargo(&["install", "--locked", "--quiet", &package]).is_err() || !installed(tool)
-    };
-    TOOLS.into_iter().filter(still_missing).collect()
+    if installed() {
+        return true;
+    }
+    let package = format!("cargo-{tool}");
+    println!("\n=== installing {package}");
+    // Unoptimised: it runs for a second, and building it would take minutes more.
+    let install = ["install", "--locked", "--quiet", "--debug", &package];
+    cargo(&install).is_ok() && installed()
 }
 
-/// The one toolchain there is, with what the fuzzer needs of an unstable one unlocked.
-fn fuzz_command(args: &[&str]) -> Command {
-    let mut fuzz = command("cargo");
-    fuzz.arg("fuzz").args(args).env("RUSTC_BOOTSTRAP", "1");
-    fuzz
+/// Builds the binary as the tests do, so that nothing is compiled twice, and says where it is.
+///
+/// Building the package alone would leave out what the tests ask of its dependencies, and with other features half of the
+/// tree is compiled again.
+pub(crate) fn build() -> Result<String> {
+    cargo(&["build", "--workspace", "--all-targets", "--quiet"])?;
+    Ok(BINARY.to_owned())
 }
 
-fn fuzz(args: &[&str]) -> Result<()> {
-    run(&mut fuzz_command(args))
+/// Warnings are errors on the Rust version that the workspace names. On a newer one, whose lints this code has not seen, they
+/// are shown.
+pub(crate) fn denied_warnings() -> Result<&'static [&'static str]> {
+    let named = env!("CARGO_PKG_RUST_VERSION");
+    let version = command("rustc").arg("--version").output()?;
+    let version = String::from_utf8(version.stdout)?;
+    let number = version.split_whitespace().nth(1);
+    let number = number.context("rustc says its version")?;
+    if number == named || number.starts_with(&format!("{named}.")) {
+        return Ok(&["--deny", "warnings"]);
+    }
+    println!("rustc is {number} and not {named}: its warnings are shown and not denied");
+    Ok(&[])
 }
 
 fn cargo(args: &[&str]) -> Result<()> {

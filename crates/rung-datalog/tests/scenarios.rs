@@ -93,60 +93,99 @@ fn same(question: &Map, one: &Value, other: &Value) -> bool {
     }
 }
 
-#[test]
-fn questions_are_answered_as_they_were_before() {
-    let differences = map(&folder("differences.edn"));
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder("scenarios"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.sort();
-    let (mut asked, mut wrong) = (0, Vec::new());
-    for path in files {
-        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let scenario = map(&path);
-        let answers = map(&folder("answers").join(path.file_name().unwrap()));
-        let intended = match differences.get(&Value::keyword(&name)) {
-            Some(Value::Map(reasons)) => reasons.clone(),
-            _ => Map::new(),
+/// Asks every question of one file of `scenarios/`.
+fn ask(name: &str) {
+    let file = format!("{name}.edn");
+    let scenario = map(&folder("scenarios").join(&file));
+    let answers = map(&folder("answers").join(&file));
+    let intended = match map(&folder("differences.edn")).get(&Value::keyword(name)) {
+        Some(Value::Map(reasons)) => reasons.clone(),
+        _ => Map::new(),
+    };
+    let shared = Scenario::new(&scenario);
+    let questions = items(&scenario, "questions");
+    assert!(!questions.is_empty(), "{name} asks nothing");
+    let mut wrong = Vec::new();
+    for question in questions {
+        let question = question.as_map().unwrap();
+        let title = member(question, "name").unwrap();
+        let expected = answers.get(title).and_then(Value::as_map);
+        let expected = expected.unwrap_or_else(|| panic!("{name}: {title} has no answer"));
+        let found = if member(question, "transact").is_some() {
+            Scenario::new(&scenario).answer(question)
+        } else {
+            shared.answer(question)
         };
-        let shared = Scenario::new(&scenario);
-        for question in items(&scenario, "questions") {
-            let question = question.as_map().unwrap();
-            let title = member(question, "name").unwrap();
-            let expected = answers.get(title).and_then(Value::as_map);
-            let expected = expected.unwrap_or_else(|| panic!("{name}: {title} has no answer"));
-            asked += 1;
-            let found = if member(question, "transact").is_some() {
-                Scenario::new(&scenario).answer(question)
+        let agrees = match (&found, member(expected, "answer")) {
+            (Ok(found), Some(expected)) => same(question, found, expected),
+            (Err(_), None) => true,
+            _ => false,
+        };
+        if agrees == intended.contains_key(title) {
+            let shown =
+                found.map_or_else(|error| format!("error: {error}"), |value| value.to_string());
+            let kept = if agrees {
+                "differs no longer"
             } else {
-                shared.answer(question)
+                "differs"
             };
-            let agrees = match (&found, member(expected, "answer")) {
-                (Ok(found), Some(expected)) => same(question, found, expected),
-                (Err(_), None) => true,
-                _ => false,
-            };
-            if agrees == intended.contains_key(title) {
-                let shown =
-                    found.map_or_else(|error| format!("error: {error}"), |value| value.to_string());
-                let kept = if agrees {
-                    "differs no longer"
-                } else {
-                    "differs"
-                };
-                wrong.push(format!(
-                    "{name}: {title} {kept}\n    expected {}\n    found    {shown}",
-                    Value::Map(expected.clone())
-                ));
-            }
+            wrong.push(format!(
+                "{title} {kept}\n    expected {}\n    found    {shown}",
+                Value::Map(expected.clone())
+            ));
         }
     }
-    assert!(asked > 0, "there are questions");
     assert!(
         wrong.is_empty(),
-        "{} of {asked}:\n{}",
+        "{} of {}:\n{}",
         wrong.len(),
+        questions.len(),
         wrong.join("\n")
     );
+}
+
+/// One test for each file, and one that finds a file without a test.
+macro_rules! scenarios {
+    ($($test:ident = $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            ask($file);
+        })*
+
+        #[test]
+        fn every_file_has_a_test() {
+            let mut files: Vec<String> = std::fs::read_dir(folder("scenarios"))
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+                .collect();
+            files.sort();
+            assert_eq!(files, [$($file),*]);
+        }
+    };
+}
+
+scenarios! {
+    aggregates = "aggregates",
+    documents = "documents",
+    documents_formats = "documents-formats",
+    documents_patch = "documents-patch",
+    errors = "errors",
+    find_forms = "find-forms",
+    functions_collections = "functions-collections",
+    functions_numbers = "functions-numbers",
+    functions_strings = "functions-strings",
+    inputs = "inputs",
+    joins = "joins",
+    lookups = "lookups",
+    negation = "not",
+    disjunction = "or",
+    order = "order",
+    predicates = "predicates",
+    pull = "pull",
+    return_maps = "return-maps",
+    rules = "rules",
+    transactions = "transactions",
+    tuples = "tuples",
+    types = "types",
 }

@@ -166,8 +166,13 @@ pub(crate) enum OwnCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Where to listen.
-    #[arg(long, default_value = "127.0.0.1:7663", value_name = "ADDR:PORT")]
+    /// Address and port to listen at.
+    #[arg(
+        long,
+        env = "RUNG_LISTEN",
+        default_value = "127.0.0.1:7663",
+        value_name = "ADDR:PORT"
+    )]
     pub(crate) listen: String,
     /// Makes the data and says what to do with it, and serves nothing.
     #[arg(long)]

@@ -7,7 +7,13 @@ use crate::sandbox::{Sandbox, repository, run};
 /// Every `console` block is run as one script, line by line, and each shown line of output must come.
 #[test]
 fn the_readme_works() {
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let mut readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    // The ports that the page names may be taken on this machine: the commands run with ones that are free.
+    let (demo, serve) = (free_port(), free_port());
+    for (shown, free) in [("7663", &demo), ("7664", &serve)] {
+        assert!(readme.contains(shown), "the README listens at {shown}");
+        readme = readme.replace(shown, free);
+    }
     let blocks: Vec<&str> = readme
         .split("```console\n")
         .skip(1)
@@ -43,6 +49,7 @@ fn the_readme_works() {
             .env_clear()
             .env("HOME", sandbox.home())
             .env("RUNG_HOME", sandbox.data())
+            .env("RUNG_LISTEN", format!("127.0.0.1:{demo}"))
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
             .current_dir(&place);
         let ran = run(&mut shell);
@@ -55,4 +62,10 @@ fn the_readme_works() {
             rest = &rest[at + part.len()..];
         }
     }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
 }
