@@ -184,6 +184,49 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Whether it only reads, ends or copies what a data folder already holds. A folder that is not there is then a
+    /// mistake of the caller's, and not one to make.
+    pub(crate) fn needs_data(&self) -> bool {
+        match self {
+            Self::Backup { .. } => true,
+            Self::Result(command) => !matches!(command, ResultCommand::Store { .. }),
+            Self::Token(command) => !matches!(command, TokenCommand::New { .. }),
+            Self::Pdpp(PdppCommand::Own(command)) => match command {
+                OwnCommand::Connections(command) => {
+                    !matches!(command, ConnectionsCommand::Put { .. })
+                }
+                OwnCommand::Grant(command) => !matches!(command, GrantCommand::Issue { .. }),
+                OwnCommand::Keep { .. }
+                | OwnCommand::Erase { .. }
+                | OwnCommand::Disclosures { .. } => true,
+                OwnCommand::Register { .. }
+                | OwnCommand::Ingest(_)
+                | OwnCommand::OwnerToken { .. }
+                | OwnCommand::Password { .. }
+                | OwnCommand::ResourceServer { .. } => false,
+            },
+            Self::Gateway(args) => matches!(
+                args.command,
+                Some(GatewayCommand::Status { .. } | GatewayCommand::Why { .. })
+            ),
+            Self::Config(_)
+            | Self::Mcp(_)
+            | Self::Serve(_)
+            | Self::Pdpp(PdppCommand::Mcp(_) | PdppCommand::Theirs(_))
+            | Self::Db(_)
+            | Self::Demo(_)
+            | Self::Restore { .. }
+            | Self::Call(_)
+            | Self::Inspect(_)
+            | Self::KeepChild { .. }
+            | Self::ConformanceClient { .. }
+            | Self::Completions { .. }
+            | Self::Man { .. } => false,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Every setting with its value and where it comes from.

@@ -15,7 +15,7 @@ mod result;
 mod serve;
 mod token;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rung_fault::{Code, Fault};
 use tracing_subscriber::filter::LevelFilter;
@@ -26,6 +26,11 @@ use crate::settings::{Given, Settings, visible};
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> Result {
+    if let Some(home) = &cli.home
+        && cli.command.needs_data()
+    {
+        refuse_mistyped(home)?;
+    }
     match cli.command {
         Command::Completions { shell } => completions::run(shell),
         Command::Man { dir } => man::run(dir.as_deref()),
@@ -64,6 +69,29 @@ pub(crate) fn run(cli: Cli) -> Result {
             serve::run(&args, &loaded(cli.home, set)?)
         }
     }
+}
+
+/// Refuses a `--home` that is not there, or that holds other files and none of ours.
+fn refuse_mistyped(home: &Path) -> Result<(), Fault> {
+    let is_ours = |name: &std::ffi::OsString| {
+        let key = Path::new(name).extension() == Some("key".as_ref());
+        key || name == "store" || name == crate::records::FILE
+    };
+    let what = match std::fs::read_dir(home) {
+        Ok(entries) => {
+            let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+            if names.is_empty() || names.iter().any(is_ours) {
+                return Ok(());
+            }
+            "holds no data of rung"
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist",
+        // What opens it says what is wrong with it.
+        Err(_) => return Ok(()),
+    };
+    let why = format!("the data folder {} {what}", home.display());
+    Err(Fault::new(Code::NotFound, why)
+        .with_hint("correct --home; `rung config show` prints the data folder in use without it"))
 }
 
 fn loaded(home: Option<PathBuf>, set: Vec<String>) -> Result<Settings> {
