@@ -1,8 +1,9 @@
 //! A server's result as the reply to `gateway.invoke`, within what the caller may be sent.
 //!
-//! The content goes on as it came, so a picture stays a picture. Beside it stands what the gateway has to say, with the server's own
-//! structured content as `result`, or else its content in words. What does not fit is kept whole first; then one form or both are cut,
-//! and each names the way to the rest.
+//! The content goes on as it came, so a picture stays a picture. A result without structured content stays without: clients that are given
+//! such content show their model nothing else. Where there is some, what the gateway adds stands around it, with the server's own as
+//! `result`. A client shows one form or the other, so each is limited by itself. What does not fit is stored whole first; then the form that
+//! does not fit is cut and names the next call, and the one that fits is sent as it is.
 
 use std::borrow::Cow;
 use std::io::{Cursor, Read as _};
@@ -14,7 +15,7 @@ use rung_ladder::limits::ERROR_BYTES;
 use rung_ladder::{Budget, Handle, head};
 use rung_mcp::connect::Answer;
 use rung_mcp::splice;
-use rung_tool::{Call, Given, Keep, LongResult, Names, Reply, Served, written};
+use rung_tool::{Call, Given, Keep, Reply, Served, content_preview, structured_preview, written};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -54,6 +55,11 @@ impl Limits {
         }
     }
 
+    /// Whether a text is within both limits.
+    fn allow(self, text: &str) -> bool {
+        text.len() <= self.max_bytes && self.tokens(text) <= self.max_tokens
+    }
+
     /// The tokens of a reply, counted only where there may be too many: none is shorter than a byte.
     fn tokens(self, reply: &str) -> usize {
         if reply.len() <= self.max_tokens {
@@ -69,7 +75,10 @@ const AROUND_TOKEN_BYTES: usize = 2;
 const DATA_BYTES: usize = 2_000;
 /// Bytes of a reply that has room for what a server wants, which is said twice.
 const AUTH_BYTES: usize = 3_000;
-/// What the gateway says around a result that was cut.
+/// Bytes of the names and brackets around the forms of a reply, and tokens of the same.
+const FRAME_BYTES: usize = 64;
+const FRAME_TOKENS: usize = 16;
+/// What the gateway says around structured content that was cut, without its result: ids, sizes and the task.
 const AROUND_BYTES: usize = 500;
 /// Shares of the limit that are tried, one after the other, until the tokens fit. The first try is all of it.
 const SHARES: [usize; 4] = [90, 70, 45, 20];
@@ -85,32 +94,120 @@ pub(crate) async fn dressed(
 ) -> Result<Reply, Fault> {
     let raw = match given(answer, masks)? {
         Given::Here(raw) => raw,
-        Given::Long(long) => return in_part(long, of, limits, call, keep).await,
+        // It is not counted in tokens, of which none is shorter than a byte.
+        long @ Given::Long(_) => {
+            let max_bytes = limits.max_bytes.min(limits.max_tokens);
+            return Reply::relay(long, &within(call, max_bytes), keep).await;
+        }
     };
     let parts = Parts::of(&raw);
-    let whole = match of {
-        Some(of) => parts.whole(of, call),
-        None => raw.get().to_owned(),
+    let structured = parts.structured.filter(|_| call.rendering.structured);
+    let said = match (of, structured) {
+        (Some(of), Some(result)) => Some(of.around(!parts.is_error, result.get())),
+        (_, structured) => structured.map(|value| value.get().to_owned()),
     };
-    if fits(&whole, &parts, limits) {
+    let rest = parts.rest(of.filter(|_| structured.is_none()));
+    // A client shows its model one form or the other: each is measured as if it stood alone.
+    let content_fits = parts.fits(&joined(parts.content, None, &rest), limits);
+    let said_fits = |said: &String| limits.allow(&joined("[]", Some(said), &rest));
+    if content_fits && said.as_ref().is_none_or(said_fits) {
+        let whole = match of {
+            None => raw.get().to_owned(),
+            Some(_) => joined(parts.content, said.as_deref(), &rest),
+        };
         return Ok(relayed(whole, parts.is_error));
     }
-    let handle = kept(&raw, call, keep.clone()).await?;
-    // Whoever reads texts need not suffer for there being another form.
-    if let (Some(of), None) = (of, parts.structured) {
-        let once = parts.once(of, call, &handle, raw.get().len());
-        if fits(&once, &parts, limits) {
-            return Ok(relayed(once, parts.is_error));
+    let handle = kept(&raw, call, keep).await?;
+    let result: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let rest = match (rest.len() <= limits.max_bytes / 4, parts.is_error) {
+        (true, _) => rest.as_str(),
+        (false, true) => ",\"isError\":true",
+        (false, false) => "",
+    };
+    let room = Limits {
+        max_bytes: limits.max_bytes.saturating_sub(FRAME_BYTES + rest.len()),
+        max_tokens: limits
+            .max_tokens
+            .saturating_sub(FRAME_TOKENS + rest.len() / AROUND_TOKEN_BYTES),
+        ..limits
+    };
+    // Where all there is to show stands in the other form, the content names the next call.
+    let content = if content_fits && !parts.has_no_content() {
+        parts.content.to_owned()
+    } else {
+        content_in_part(&result, &handle, room, call)
+    };
+    let said = said.map(|said| {
+        if said_fits(&said) {
+            return said;
         }
-    }
+        let said = of.map(|of| of.said(!parts.is_error, raw.get().len()));
+        structured_in_part(
+            &result["structuredContent"],
+            said.as_ref(),
+            &handle,
+            room,
+            call,
+        )
+    });
+    let reply = joined(&content, said.as_deref(), rest);
+    Ok(relayed(reply, parts.is_error))
+}
+
+/// The content in part, as JSON. Pictures and sounds stay where they leave the text half of the bytes.
+fn content_in_part(result: &Value, handle: &Handle, limits: Limits, call: &Call) -> String {
+    let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
+    let media = blocks.iter().filter(|block| is_media(block));
+    let media: Vec<String> = media.map(|block| format!(",{block}")).collect();
+    let media = Some(media.concat()).filter(|media| media.len() <= limits.max_bytes / 2);
+    let media = media.unwrap_or_default();
     let mut room = Room::of(limits);
     while let Some(bytes) = room.bytes() {
-        let reply = cut(&raw, of, &handle, bytes, call);
-        if room.holds(&serde_json::to_string(&reply).unwrap_or_default()) {
-            return Ok(reply);
+        let max_bytes = bytes.saturating_sub(media.len());
+        let blocks = content_preview(result, handle, call, max_bytes);
+        let mut json = serde_json::to_string(&blocks).unwrap_or_default();
+        let text_end = serde_json::to_string(&blocks[0]).map_or(0, |text| text.len() + 1);
+        json.insert_str(text_end, &media);
+        if room.holds(&json) {
+            return json;
         }
     }
-    Ok(Reply::handle_alone(&handle, parts.is_error, call))
+    let alone = content_preview(result, handle, call, 0);
+    serde_json::to_string(&alone).unwrap_or_default()
+}
+
+/// The structured content in part, as JSON, with what the gateway says of it.
+fn structured_in_part(
+    structured: &Value,
+    said: Option<&Value>,
+    handle: &Handle,
+    limits: Limits,
+    call: &Call,
+) -> String {
+    let around_bytes = said.map_or(0, |_| AROUND_BYTES);
+    let mut room = Room::of(limits);
+    while let Some(bytes) = room.bytes() {
+        let max_bytes = bytes.saturating_sub(around_bytes);
+        let Some(shown) = structured_preview(structured, handle, call, max_bytes) else {
+            break;
+        };
+        let json = match said {
+            Some(said) => among(shown, said.clone()).to_string(),
+            None => shown.to_string(),
+        };
+        if room.holds(&json) {
+            return json;
+        }
+    }
+    json!({"meta": {"truncated": true, "handle": handle.to_string()}}).to_string()
+}
+
+/// The JSON of a reply.
+fn joined(content: &str, structured: Option<&str>, rest: &str) -> String {
+    let structured = structured.map_or_else(String::new, |structured| {
+        format!(",\"structuredContent\":{structured}")
+    });
+    format!("{{\"content\":{content}{structured}{rest}}}")
 }
 
 /// What we say ourselves, within the same bounds.
@@ -341,15 +438,6 @@ fn relayed(text: String, is_error: bool) -> Reply {
     }
 }
 
-/// Whether a reply is within its bounds. Pictures and sounds are counted in bytes: no model reads them as text.
-fn fits(reply: &str, parts: &Parts<'_>, limits: Limits) -> bool {
-    if reply.len() > limits.max_bytes {
-        return false;
-    }
-    let text_bytes = reply.len().saturating_sub(parts.media_bytes);
-    text_bytes <= limits.max_tokens || limits.tokens(reply) <= limits.max_tokens
-}
-
 /// How many tokens names and sentences have, and a little more. Nobody speaks in strings of random letters, which have more.
 fn reckoned_tokens(text: &str) -> usize {
     #[derive(PartialEq, Clone, Copy)]
@@ -448,85 +536,76 @@ impl<'r> Parts<'r> {
         }
     }
 
-    /// The result for `structuredContent`: the server's own, or its content without what is no text.
-    fn result(&self) -> String {
-        if let Some(structured) = self.structured {
-            return structured.get().to_owned();
-        }
-        if self.media_bytes == 0 {
-            return format!("{{\"content\":{}}}", self.content);
-        }
-        let mut blocks: Value = serde_json::from_str(self.content).unwrap_or_default();
-        for (at, block) in blocks.as_array_mut().into_iter().flatten().enumerate() {
-            if is_media(block) {
-                *block = json!({"type": block["type"], "mimeType": block["mimeType"], "at": format!("content[{at}]")});
-            }
-        }
-        json!({"content": blocks}).to_string()
+    /// Whether the content and what stands beside it is within the limits. Pictures and sounds are counted in bytes: no model reads them
+    /// as text.
+    fn fits(&self, reply: &str, limits: Limits) -> bool {
+        let text_bytes = reply.len().saturating_sub(self.media_bytes);
+        reply.len() <= limits.max_bytes && (text_bytes <= limits.max_tokens || limits.allow(reply))
     }
 
-    /// Everything, with `structured` in its place.
-    fn around(&self, structured: Option<&str>) -> String {
-        let mut text = String::with_capacity(self.content.len() * 2 + 200);
-        text.push_str("{\"content\":");
-        text.push_str(self.content);
-        if let Some(structured) = structured {
-            text.push_str(",\"structuredContent\":");
-            text.push_str(structured);
-        }
+    fn has_no_content(&self) -> bool {
+        serde_json::from_str::<Vec<&RawValue>>(self.content).is_ok_and(|blocks| blocks.is_empty())
+    }
+
+    /// What stands beside content and structured content. Which call it came of stands in its `_meta`, where there is no structured content
+    /// to say so.
+    fn rest(&self, of: Option<&Of<'_>>) -> String {
+        let call = of.map(|of| match &of.task {
+            Some(task) => json!({"tool_id": of.tool_id, "task": task}),
+            None => json!({"tool_id": of.tool_id}),
+        });
+        let mut rest = String::new();
+        let mut put = |name: &str, value: &str| {
+            rest.push(',');
+            rest.push_str(&Value::from(name).to_string());
+            rest.push(':');
+            rest.push_str(value);
+        };
+        let with_call = |meta: &str| match &call {
+            Some(call) => splice::with(meta, CALL, &call.to_string()),
+            None => meta.to_owned(),
+        };
+        let mut has_meta = false;
         for (name, value) in &self.members {
-            if !matches!(&**name, "content" | "structuredContent") {
-                text.push(',');
-                text.push_str(&Value::from(&**name).to_string());
-                text.push(':');
-                text.push_str(value.get());
+            match &**name {
+                "content" | "structuredContent" => {}
+                "_meta" => {
+                    has_meta = true;
+                    put("_meta", &with_call(value.get()));
+                }
+                name => put(name, value.get()),
             }
         }
-        text.push('}');
-        text
-    }
-
-    fn whole(&self, of: &Of<'_>, call: &Call) -> String {
-        if !call.rendering.structured {
-            return self.around(None);
+        if call.is_some() && !has_meta {
+            put("_meta", &with_call("{}"));
         }
-        let task = of.task.as_ref();
+        rest
+    }
+}
+
+/// Where the call stands in the `_meta` of a reply that has no structured content: its tool, and the task that gave the result.
+const CALL: &str = "rung/call";
+
+impl Of<'_> {
+    /// Structured content that is whole, as JSON.
+    fn around(&self, ok: bool, result: &str) -> String {
+        let task = self.task.as_ref();
         let task = task.map_or_else(String::new, |task| format!(",\"task\":{task}"));
-        let said = format!(
-            "{{\"tool_id\":{},\"ok\":{}{task},\"result\":{}}}",
-            Value::from(of.tool_id),
-            !self.is_error,
-            self.result(),
-        );
-        self.around(Some(&said))
+        let tool_id = Value::from(self.tool_id);
+        format!("{{\"tool_id\":{tool_id},\"ok\":{ok}{task},\"result\":{result}}}")
     }
 
-    /// The content as it came, and the way to it for whoever reads the other form.
-    fn once(&self, of: &Of<'_>, call: &Call, handle: &Handle, raw_bytes: usize) -> String {
-        if !call.rendering.structured {
-            return self.around(None);
+    /// What is said of structured content that is cut.
+    fn said(&self, ok: bool, raw_bytes: usize) -> Value {
+        let mut said = json!({"tool_id": self.tool_id, "ok": ok});
+        if let Some(task) = &self.task {
+            said["task"] = task.clone();
         }
-        let mut said = said(of, !self.is_error, raw_bytes as u64);
-        let next = json!({"handle": handle.to_string(), "path": "content"});
-        said["meta"] = meta(handle, &next, call.names);
-        self.around(Some(&said.to_string()))
+        said["truncated"] = true.into();
+        said["summary"] = format!("{raw_bytes} bytes, shown in part and kept whole").into();
+        said["raw_size_estimate"] = raw_bytes.into();
+        said
     }
-}
-
-fn said(of: &Of<'_>, ok: bool, raw_bytes: u64) -> Value {
-    let mut said = json!({"tool_id": of.tool_id, "ok": ok});
-    if let Some(task) = &of.task {
-        said["task"] = task.clone();
-    }
-    said["truncated"] = true.into();
-    said["summary"] = format!("{raw_bytes} bytes, shown in part and kept whole").into();
-    said["raw_size_estimate"] = raw_bytes.into();
-    said
-}
-
-fn meta(handle: &Handle, arguments: &Value, names: Names) -> Value {
-    let next = json!({"tool": names.show("rung.read"), "arguments": arguments});
-    json!({"truncated": true, "handle": handle.to_string(), "next": next})
 }
 
 async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn Keep>) -> Result<Handle, Fault> {
@@ -545,62 +624,15 @@ async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn Keep>) -> Result<Handle
         })
 }
 
-/// How a result begins that is too long to be held. It is not counted in tokens, of which none is shorter than a byte.
-async fn in_part(
-    long: LongResult,
-    of: Option<&Of<'_>>,
-    limits: Limits,
-    call: &Call,
-    keep: Arc<dyn Keep>,
-) -> Result<Reply, Fault> {
-    let (max_bytes, raw_bytes) = (limits.max_bytes.min(limits.max_tokens), long.bytes);
-    let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
-    let mut reply = Reply::relay(Given::Long(long), &call, keep).await?;
-    if let (Some(of), Some(shown)) = (of, reply.structured_content.clone()) {
-        let said = among(&shown, said(of, !reply.is_error, raw_bytes));
-        reply.structured_content = Some(written(&said));
-        // The least limits hold the way to the result, and nothing else.
-        if reply.bytes() > max_bytes {
-            reply.structured_content = Some(shown);
-        }
-    }
-    Ok(reply)
-}
-
-/// Both forms, cut.
-fn cut(
-    raw: &RawValue,
-    of: Option<&Of<'_>>,
-    handle: &Handle,
-    max_bytes: usize,
-    call: &Call,
-) -> Reply {
-    let call = within(call, max_bytes.saturating_sub(AROUND_BYTES));
-    let mut reply = Reply::preview(raw, handle, &call);
-    if let (Some(of), Some(structured)) = (of, &reply.structured_content) {
-        let mut said = among(
-            structured,
-            said(of, !reply.is_error, raw.get().len() as u64),
-        );
-        if said.get("meta").is_none() {
-            said["meta"] = meta(handle, &json!({"handle": handle.to_string()}), call.names);
-        }
-        reply.structured_content = Some(written(&said));
-    }
-    reply
-}
-
-/// What is shown of a result, beside what is said of it.
-fn among(shown: &RawValue, mut said: Value) -> Value {
-    let mut shown: Value = serde_json::from_str(shown.get()).unwrap_or_default();
-    let told = shown
-        .as_object_mut()
-        .and_then(|shown| shown.shift_remove("meta"));
+/// What is shown of structured content, beside what is said of it.
+fn among(mut shown: Value, mut said: Value) -> Value {
+    let members = shown.as_object_mut();
+    let meta = members.and_then(|members| members.shift_remove("meta"));
     if shown.as_object().is_some_and(|shown| !shown.is_empty()) {
         said["result"] = shown;
     }
-    if let Some(told) = told {
-        said["meta"] = told;
+    if let Some(meta) = meta {
+        said["meta"] = meta;
     }
     said
 }

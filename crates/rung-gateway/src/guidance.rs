@@ -285,7 +285,7 @@ impl Pattern {
             Self::Filter => {
                 let order = order(None, "");
                 format!(
-                    "answer = {order}\nrows = answer[\"structuredContent\"][\"result\"]\nprint([row for row in rows if matters(row)][:10])"
+                    "answer = {order}\nsaid = answer.get(\"structuredContent\")\nrows = said[\"result\"] if said else json.loads(answer[\"content\"][0][\"text\"])\nprint([row for row in rows if matters(row)][:10])"
                 )
             }
             Self::Branch => {

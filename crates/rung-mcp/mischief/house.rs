@@ -177,6 +177,13 @@ impl House {
                 id,
                 r#"{"content":[{"type":"text","text":"a dot"},{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}]}"#,
             ),
+            // As long as it is asked to be, in both forms.
+            "rich" if arguments["bytes"].is_u64() => {
+                let bytes = usize::try_from(arguments["bytes"].as_u64().unwrap_or_default());
+                let words = "word ".repeat(bytes.unwrap_or_default() / 5);
+                let result = json!({"content": [{"type": "text", "text": words}], "structuredContent": {"words": words}});
+                answer(id, &result.to_string());
+            }
             "rich" => answer(
                 id,
                 r#"{"content":[{"type":"text","text":"rich","annotations":{"priority":0.50}}],"structuredContent":{"z":1.50,"a":[2]},"_meta":{"vendor/trace":"t-1"},"vendor":{"deep":[1.0]}}"#,

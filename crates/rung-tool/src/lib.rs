@@ -31,7 +31,7 @@ pub use error::{Error, Result};
 pub use names::{Names, Plain};
 pub use peer::{Answers, Ask, Level, Nobody, Peer, Progress, Question, cannot};
 pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, Prompts, Role};
-pub use relay::{Given, LongResult, Served};
+pub use relay::{Given, LongResult, Served, content_preview, structured_preview};
 pub use reply::{Answer, Block, Keep, Link, Rendering, Reply, written};
 pub use resource::{
     Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard, Watcher,

@@ -107,6 +107,7 @@ impl Reply {
                     Kept::All(result) => Preview::of(result),
                     Kept::Head(text, is_error) => Preview {
                         shown: Excerpt::of_head(text),
+                        content: None,
                         structured: None,
                         is_error: *is_error,
                     },
@@ -116,26 +117,66 @@ impl Reply {
         }
     }
 
-    /// As much as fits of a result that is kept under `handle`.
-    pub fn preview(result: &RawValue, handle: &Handle, call: &Call) -> Self {
-        let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
-        in_part(&Preview::of(&result), call, handle)
-    }
-
     /// The way to a result that is kept under `handle`, and nothing else: for a budget that holds no more.
     pub fn handle_alone(handle: &Handle, is_error: bool, call: &Call) -> Self {
-        let read = call.names.show(READ_TOOL);
-        let text = format!("{read} {{\"handle\":\"{handle}\"}}");
         let structured = json!({"meta": {"truncated": true, "handle": handle.to_string()}});
         Self {
             is_error,
             structured_content: call.rendering.structured.then(|| written(&structured)),
-            ..Self::of_blocks(vec![Block::Text { text }])
+            ..Self::of_blocks(vec![handle_block(handle, call)])
         }
     }
 
     /// What [`Self::handle_alone`] takes at most: no smaller budget can be kept.
     pub const LEAST_BYTES: usize = 256;
+}
+
+fn handle_block(handle: &Handle, call: &Call) -> Block {
+    let read = call.names.show(READ_TOOL);
+    let text = format!("{read} {{\"handle\":\"{handle}\"}}");
+    Block::Text { text }
+}
+
+/// The content of a result that is stored under `handle`, in at most `max_bytes` of JSON: the next call, as much text as fits, and a link.
+/// Where not even the next call with its path fits, the handle alone.
+pub fn content_preview(
+    result: &Value,
+    handle: &Handle,
+    call: &Call,
+    max_bytes: usize,
+) -> Vec<Block> {
+    let mut shown = blocks(String::new(), &[link_to(handle)], call.rendering);
+    let room = max_bytes.checked_sub(json_bytes(&shown, Measure::Bare));
+    let excerpt = Preview::of(result).shown;
+    match room.and_then(|room| excerpt.text_within(room, call, handle)) {
+        Some(text) => shown[0] = Block::Text { text },
+        None => shown = vec![handle_block(handle, call)],
+    }
+    shown
+}
+
+/// The structured content of a result that is stored under `handle`, in at most `max_bytes` of JSON. What is cut is listed in its `meta`;
+/// what is whole has none. `None` if not even that fits.
+pub fn structured_preview(
+    structured: &Value,
+    handle: &Handle,
+    call: &Call,
+    max_bytes: usize,
+) -> Option<Value> {
+    let at: Path = "structuredContent".parse().ok()?;
+    let budget = Budget {
+        max_bytes,
+        ..call.budget
+    };
+    cut(structured, &at, handle, &budget, call.names)
+}
+
+fn link_to(handle: &Handle) -> Link {
+    Link {
+        uri: handle.uri(),
+        name: "the whole result".to_owned(),
+        mime_type: "application/json".to_owned(),
+    }
 }
 
 impl Served<Vec<Contents>> {
@@ -210,8 +251,8 @@ struct Excerpt {
     text: String,
     /// Which item of the result the first of them is in.
     first: Option<usize>,
-    /// Where the first of them stands in what is kept.
-    path: Option<String>,
+    /// Where each of them begins in `text`, and where it stands in what is kept.
+    places: Vec<(usize, String)>,
 }
 
 impl Excerpt {
@@ -219,55 +260,81 @@ impl Excerpt {
     fn of<'v>(items: &'v Value, list: &str, at: &str, text: fn(&'v Value) -> &'v Value) -> Self {
         let items = items.as_array().map_or(&[][..], Vec::as_slice);
         let texts = items.iter().enumerate();
-        let mut texts = texts.filter_map(|(index, item)| Some((index, text(item).as_str()?)));
-        let first = texts.next();
-        let rest = texts.map(|(_, text)| format!("\n{text}"));
-        let mut text = first.map_or("", |(_, text)| text).to_owned();
-        text.extend(rest);
-        Self {
-            text,
-            first: first.map(|(index, _)| index),
-            path: first.map(|(index, _)| format!("{list}[{index}].{at}")),
+        let texts = texts.filter_map(|(index, item)| Some((index, text(item).as_str()?)));
+        let mut excerpt = Self::of_head("");
+        for (index, text) in texts {
+            if excerpt.first.is_some() {
+                excerpt.text.push('\n');
+            }
+            excerpt.first.get_or_insert(index);
+            let place = format!("{list}[{index}].{at}");
+            excerpt.places.push((excerpt.text.len(), place));
+            excerpt.text.push_str(text);
         }
+        excerpt
     }
 
     fn of_head(text: &str) -> Self {
         Self {
             text: text.to_owned(),
             first: None,
-            path: None,
+            places: Vec::new(),
         }
     }
 
     /// What was cut, and the next call.
     fn meta(&self, call: &Call, handle: &Handle) -> Value {
         let mut arguments = json!({"handle": handle.to_string()});
-        if let Some(path) = &self.path {
+        if let Some((_, path)) = self.places.first() {
             arguments["path"] = path.as_str().into();
         }
         let next = json!({"tool": call.names.show(READ_TOOL), "arguments": arguments});
         json!({"truncated": true, "handle": handle.to_string(), "next": next})
     }
 
-    /// The way to the whole, in words.
-    fn note(&self, call: &Call, handle: &Handle) -> String {
+    /// The way to the whole, in words, and to what follows this text of it.
+    fn note(call: &Call, handle: &Handle, next: Option<(&str, usize)>) -> String {
         let read = call.names.show(READ_TOOL);
-        let part = self.path.as_ref().map_or_else(String::new, |path| {
-            format!(", or a part of it with a \"path\" as well, such as {path:?}")
+        let next = next.map_or_else(String::new, |(path, offset_chars)| {
+            format!(
+                ", or continue with {{\"handle\":\"{handle}\",\"path\":{},\"offset_chars\":{offset_chars}}}",
+                Value::from(path)
+            )
         });
         format!(
-            "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}{part}.\n"
+            "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}{next}.\n"
         )
+    }
+
+    /// What follows the first `bytes` of the text: a path, and the code points of it that were shown.
+    fn next(&self, bytes: usize) -> Option<(&str, usize)> {
+        if bytes == self.text.len() {
+            return None;
+        }
+        // A text of which only the line break before it was shown is the next one.
+        let mut places = self.places.iter().rev();
+        let (from, path) = places.find(|(from, _)| *from <= bytes + 1)?;
+        let shown = &self.text[(*from).min(bytes)..bytes];
+        Some((path, shown.chars().count()))
+    }
+
+    /// The note and as much of the text as fits into so many bytes of a JSON string without its quotes.
+    fn text_within(&self, room: usize, call: &Call, handle: &Handle) -> Option<String> {
+        // The last path with the count of all code points is as long as any note can be.
+        let last = self.places.last();
+        let longest = last.map(|(_, path)| (path.as_str(), self.text.chars().count()));
+        let note = Self::note(call, handle, longest);
+        let room = room.checked_sub(json_string_bytes(&note) - 2)?;
+        let shown = head(&self.text, room);
+        Some(Self::note(call, handle, self.next(shown.len())) + shown)
     }
 
     /// The note and as much of the text as fits beside so many bytes.
     fn within(&self, around_bytes: usize, call: &Call, handle: &Handle) -> Result<String, Fault> {
-        let note = self.note(call, handle);
         let room = call.budget.max_bytes.checked_sub(around_bytes);
-        // The quotes of a text are around it already, and measured once more with the note: room to spare.
-        let room = room.and_then(|room| room.checked_sub(json_string_bytes(&note)));
-        let room = room.ok_or_else(|| too_small(call, handle))?;
-        Ok(note + head(&self.text, room))
+        // The quotes of the text are around it already.
+        room.and_then(|room| self.text_within(room, call, handle))
+            .ok_or_else(|| too_small(call, handle))
     }
 }
 
@@ -292,64 +359,66 @@ fn is_error(raw: &RawValue) -> bool {
 /// What can be shown of a result that does not fit.
 struct Preview<'r> {
     shown: Excerpt,
+    content: Option<&'r Value>,
     structured: Option<&'r Value>,
     is_error: bool,
 }
 
 impl<'r> Preview<'r> {
     fn of(result: &'r Value) -> Self {
+        let content = &result["content"];
         Self {
-            shown: Excerpt::of(
-                &result["content"],
-                "content",
-                "text",
-                |block| &block["text"],
-            ),
+            shown: Excerpt::of(content, "content", "text", |block| &block["text"]),
+            content: Some(content),
             structured: Some(&result["structuredContent"]).filter(|value| value.is_object()),
             is_error: result["isError"] == true,
         }
     }
 }
 
-/// As much of a result as fits, or the way to it alone.
+/// As much of a result as fits, or the way to it alone. A result without structured content stays without: a client that has such content
+/// shows its model nothing else.
 fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Reply {
-    shown_in_part(preview, call, handle)
-        .unwrap_or_else(|| Reply::handle_alone(handle, preview.is_error, call))
+    shown_in_part(preview, call, handle).unwrap_or_else(|| {
+        let mut reply = Reply::handle_alone(handle, preview.is_error, call);
+        if preview.structured.is_none() {
+            reply.structured_content = None;
+        }
+        reply
+    })
 }
 
 fn shown_in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Option<Reply> {
-    let link = Link {
-        uri: handle.uri(),
-        name: "the whole result".to_owned(),
-        mime_type: "application/json".to_owned(),
-    };
+    let structured = preview.structured.filter(|_| call.rendering.structured);
     // Before anything is measured: that it failed takes room, too.
     let mut reply = Reply {
         is_error: preview.is_error,
-        structured_content: call.rendering.structured.then(|| written(&json!({}))),
-        ..Reply::of_blocks(blocks(String::new(), &[link], call.rendering))
+        structured_content: structured.map(|_| written(&json!({}))),
+        ..Reply::of_blocks(blocks(String::new(), &[link_to(handle)], call.rendering))
     };
     let room = call.budget.max_bytes.checked_sub(reply.bytes())?;
     let mut text_room = room;
-    if call.rendering.structured {
-        let structured = if let Some(structured) = preview.structured {
-            text_room = TEXT_BYTES.min(room / 4);
-            let at: Path = "structuredContent".parse().ok()?;
-            let budget = Budget {
-                max_bytes: room - text_room,
-                ..call.budget
-            };
-            cut(structured, &at, handle, &budget, call.names)?
-        } else {
-            let value = json!({"meta": preview.shown.meta(call, handle)});
-            text_room = room.checked_sub(value.to_string().len())?;
-            value
-        };
+    if let Some(structured) = structured {
+        text_room = TEXT_BYTES.min(room / 4);
+        let structured = structured_preview(structured, handle, call, room - text_room)?;
         reply.structured_content = Some(written(&structured));
+        // What is whole is not marked as cut. Content that shows nothing names the next call.
+        if let Some(content) = preview.content
+            && content.as_array().is_some_and(|blocks| !blocks.is_empty())
+            && json_bytes(content, Measure::Bare) <= text_room
+        {
+            let mut result = json!({"content": content, "structuredContent": structured});
+            if preview.is_error {
+                result["isError"] = true.into();
+            }
+            return Some(Reply {
+                is_error: preview.is_error,
+                relayed: Some(written(&result)),
+                ..Reply::of_blocks(Vec::new())
+            });
+        }
     }
-    let note = preview.shown.note(call, handle);
-    let text_room = text_room.checked_sub(json_string_bytes(&note))?;
-    let text = note + head(&preview.shown.text, text_room);
+    let text = preview.shown.text_within(text_room, call, handle)?;
     reply.content[0] = Block::Text { text };
     debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
     Some(reply)

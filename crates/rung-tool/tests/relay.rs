@@ -124,9 +124,11 @@ fn a_result_too_long_to_be_held_is_kept_and_shown_by_its_beginning() {
     assert_eq!(kept(&shelf).unwrap(), text);
     assert!(serde_json::to_vec(&reply).unwrap().len() <= 5_000);
     assert!(reply.is_error && reply.text().contains("yyy"));
-    let structured = reply.structured_content.unwrap();
-    let structured: Value = serde_json::from_str(structured.get()).unwrap();
-    assert_eq!(structured["meta"]["truncated"], true);
+    assert!(reply.text().contains("res_"), "it names the handle");
+    assert!(
+        reply.structured_content.is_none(),
+        "a client shows structured content and nothing else"
+    );
 }
 
 #[test]
@@ -159,8 +161,16 @@ proptest! {
         prop_assert!(sent.len() <= max_bytes, "{} of {max_bytes}: {sent}", sent.len());
         prop_assert_eq!(reply.is_error, is_error);
         if sent != result {
-            prop_assert_eq!(kept(&shelf).unwrap(), result);
-            prop_assert!(reply.text().contains("res_"), "{sent}");
+            prop_assert_eq!(&kept(&shelf).unwrap(), &result);
+            // Each form is whole, or names the handle.
+            let (sent, result): (Value, Value) =
+                (serde_json::from_str(&sent).unwrap(), serde_json::from_str(&result).unwrap());
+            for form in ["content", "structuredContent"] {
+                let is_sent = form == "content" || structured;
+                let is_whole = sent[form] == result[form];
+                prop_assert!(!is_sent || is_whole || sent[form].to_string().contains("res_"), "{}", sent);
+            }
+            prop_assert!(sent["content"] != json!([]), "a client of texts alone is shown something");
         }
     }
 }

@@ -298,6 +298,14 @@ pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_default()
 }
 
+/// The handle that a result names in its text.
+pub(crate) fn handle(result: &Value) -> &str {
+    let text = text(result);
+    let at = text.find("res_");
+    let at = at.unwrap_or_else(|| panic!("no handle: {text:.300}"));
+    &text[at..at + 30]
+}
+
 /// The error of a result that is one.
 pub(crate) fn error(result: &Value) -> &Value {
     assert_eq!(result["isError"], true, "{result}");

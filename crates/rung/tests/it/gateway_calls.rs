@@ -181,7 +181,7 @@ fn a_bare_name_is_enough_where_only_one_tool_has_it() {
         (done["isError"] != true).then_some(done)
     });
     assert_eq!(
-        unique["structuredContent"]["tool_id"], "other::harvest",
+        unique["_meta"]["rung/call"]["tool_id"], "other::harvest",
         "{unique}"
     );
 }
@@ -240,8 +240,9 @@ fn what_fails_at_the_server_fails_for_the_caller() {
     let failed = client.invoke("house::fails", &json!({}));
     assert_eq!(failed["isError"], true, "{failed}");
     assert_eq!(text(&failed), "the shelf is empty");
-    assert_eq!(failed["structuredContent"]["ok"], false, "{failed}");
+    assert_eq!(failed["structuredContent"], Value::Null, "{failed}");
     assert_eq!(failed["_meta"]["vendor/trace"], "t-2");
+    assert_eq!(failed["_meta"]["rung/call"]["tool_id"], "house::fails");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Street, error, until};
+use crate::gateway::{Street, error, handle, until};
 use crate::http::{Event, Reply, Server, modern};
 
 /// A client, who is nothing but a token.
@@ -79,8 +79,7 @@ fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
         "{counted}"
     );
     let shown = alice.invoke("house::text", &json!({"bytes": BYTES}));
-    let handle = shown["structuredContent"]["meta"]["handle"].as_str();
-    let handle = handle.unwrap_or_else(|| panic!("{shown}"));
+    let handle = handle(&shown);
     let mut next = json!({"handle": handle, "path": "content[0].text"});
     let mut read = String::new();
     loop {

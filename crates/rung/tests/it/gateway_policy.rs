@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error, text, until};
+use crate::gateway::{Client, Street, error, handle, text, until};
 use crate::other_servers::is_alive;
 
 const DENIED: &str = "\
@@ -376,10 +376,7 @@ fn secrets_are_masked_before_anything_is_cut() {
     let long = "key-9999999999999999999999 ".repeat(4_000);
     let said = client.invoke("house::say", &json!({"text": long}));
     assert!(!said.to_string().contains("key-"), "{said}");
-    let handle = said["structuredContent"]["meta"]["handle"]
-        .as_str()
-        .unwrap();
-    let kept = String::from_utf8(street.sandbox.export(handle)).unwrap();
+    let kept = String::from_utf8(street.sandbox.export(handle(&said))).unwrap();
     assert!(
         kept.contains("[REDACTED]") && !kept.contains("key-9"),
         "what is kept is masked, too"

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error, text};
+use crate::gateway::{Client, Street, error, handle, text};
 
 const BYTES: usize = 2 << 20;
 
@@ -24,9 +24,13 @@ fn invoke_raw(client: &mut Client, arguments: &Value) -> (usize, Value) {
     (answer.to_string().len(), answer["result"].clone())
 }
 
-fn handle(result: &Value) -> &str {
-    let handle = result["structuredContent"]["meta"]["handle"].as_str();
-    handle.unwrap_or_else(|| panic!("no handle: {result}"))
+/// The arguments of the next call that a preview names in its text.
+fn next_call(result: &Value) -> Value {
+    let text = text(result);
+    let next = text.split_once("or continue with ").map(|(_, next)| next);
+    let next = next.unwrap_or_else(|| panic!("no next call: {text:.300}"));
+    let mut values = serde_json::Deserializer::from_str(next).into_iter::<Value>();
+    values.next().unwrap().unwrap()
 }
 
 #[test]
@@ -40,14 +44,13 @@ fn a_long_text_is_shown_within_both_limits_and_read_byte_for_byte() {
     assert!(bytes <= 50_000, "{bytes} bytes");
     let cost = tokens(&shown.to_string());
     assert!((500..=4_000).contains(&cost), "{cost} tokens");
-    let said = &shown["structuredContent"];
-    assert_eq!(
-        (&said["ok"], &said["truncated"]),
-        (&json!(true), &json!(true)),
-        "{said}"
+    // A client that is given structured content shows its model nothing else.
+    assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
+    assert_eq!(shown["_meta"]["rung/call"]["tool_id"], "house::text");
+    assert!(
+        text(&shown).contains(&long_text(1_000)),
+        "it is shown in part"
     );
-    assert_eq!(said["tool_id"], "house::text");
-    assert!(said["raw_size_estimate"].as_u64().unwrap() > BYTES as u64);
     let mut next = json!({"handle": handle(&shown), "path": "content[0].text"});
     let mut read = String::new();
     loop {
@@ -75,13 +78,16 @@ fn the_next_call_that_a_preview_names_is_one_that_works() {
         &mut client,
         &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}}),
     );
-    let next = &shown["structuredContent"]["meta"]["next"];
-    assert_eq!(next["tool"], "rung.read", "{shown}");
-    let read = client.call("rung.read", &next["arguments"]);
+    assert!(text(&shown).contains("rung.read"), "{shown}");
+    // It continues where the preview ends.
+    let next = next_call(&shown);
+    let read = client.call("rung.read", &next);
     assert_ne!(read["isError"], true, "{read}");
-    // Whoever reads texts alone is told as well.
-    let texts = shown["content"].to_string();
-    assert!(texts.contains(handle(&shown)), "{texts}");
+    let shown_text = text(&shown).split_once('\n').unwrap().1;
+    let from = usize::try_from(next["offset_chars"].as_u64().unwrap()).unwrap();
+    assert_eq!(shown_text, &long_text(100_000)[..from]);
+    let read = read["structuredContent"]["text"].as_str().unwrap();
+    assert!(long_text(100_000)[from..].starts_with(read));
 }
 
 /// However long it is, what is said of it is the same.
@@ -96,17 +102,57 @@ fn a_result_that_is_too_long_to_be_held_is_told_as_any_other() {
     );
     assert!(bytes <= 50_000, "{bytes} bytes");
     assert!(tokens(&shown.to_string()) <= 4_000);
-    let said = &shown["structuredContent"];
-    assert_eq!(
-        (&said["tool_id"], &said["ok"], &said["truncated"]),
-        (&json!("house::text"), &json!(true), &json!(true)),
-        "{said}"
+    assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
+    assert!(
+        text(&shown).contains(&long_text(1_000)),
+        "it is shown in part"
     );
-    assert!(said["raw_size_estimate"].as_u64().unwrap() > LONG as u64);
-    let read = client.call("rung.read", &said["meta"]["next"]["arguments"]);
+    let read = client.call("rung.read", &json!({"handle": handle(&shown)}));
     assert_ne!(read["isError"], true, "{read}");
     let whole: Value = serde_json::from_slice(&street.sandbox.export(handle(&shown))).unwrap();
     assert!(whole["content"][0]["text"] == long_text(LONG).as_str());
+}
+
+/// A client shows its model one form: neither takes room from the other, and what is whole is not marked as cut.
+#[test]
+fn each_form_of_a_result_is_limited_by_itself() {
+    let street = Street::with_a_house();
+    let policy = "limits: {max_output_bytes: 6000, max_output_tokens: 100000}";
+    let file = street.sandbox.write("policy.yaml", policy);
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    let mut rich = |bytes: usize| {
+        let arguments = json!({"tool_id": "house::rich", "arguments": {"bytes": bytes}});
+        invoke_raw(&mut client, &arguments).1
+    };
+    let whole = "word ".repeat(1_000);
+    let shown = rich(5_000);
+    assert_eq!(text(&shown), whole);
+    assert_eq!(shown["structuredContent"]["result"]["words"], whole);
+    assert_eq!(shown["structuredContent"].get("truncated"), None);
+    let shown = rich(50_000);
+    for form in ["content", "structuredContent"] {
+        let form = shown[form].to_string();
+        assert!(
+            (4_000..=6_000).contains(&form.len()),
+            "{} bytes",
+            form.len()
+        );
+        assert!(
+            form.contains("res_") && form.contains("word word"),
+            "{form}"
+        );
+    }
+    assert_eq!(shown["structuredContent"]["truncated"], true, "{shown}");
+}
+
+/// The picture of a result whose text is too long stays beside it.
+#[test]
+fn a_picture_goes_on_as_it_came() {
+    let street = Street::with_a_house();
+    let mut client = street.client(&[]);
+    let (_, shown) = invoke_raw(&mut client, &json!({"tool_id": "house::picture"}));
+    assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
+    assert_eq!(shown["content"][1]["type"], "image", "{shown}");
 }
 
 /// What fits is not kept, and not touched.
@@ -148,7 +194,8 @@ fn the_limits_of_the_policy_hold_for_the_final_message() {
             assert!(size <= most_bytes, "{policy}: {size} bytes of {bytes}");
             let cost = tokens(&shown.to_string());
             assert!(cost <= most_tokens, "{policy}: {cost} tokens of {bytes}");
-            if shown["structuredContent"]["truncated"] == true {
+            assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
+            if text(&shown) != long_text(bytes) {
                 let whole = street.sandbox.export(handle(&shown));
                 let whole: Value = serde_json::from_slice(&whole).unwrap();
                 assert!(

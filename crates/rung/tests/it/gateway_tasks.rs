@@ -52,7 +52,7 @@ fn a_task_is_begun_listed_looked_at_and_its_result_fetched() {
         );
         let result = alice.call("gateway.tasks_result", &named());
         assert_eq!(text(&result), "in the end", "{part}: {result}");
-        assert_eq!(result["structuredContent"]["tool_id"], "works::a");
+        assert_eq!(result["_meta"]["rung/call"]["tool_id"], "works::a");
         let listed = alice.call("gateway.tasks_list", &json!({"server_name": "works"}));
         assert_eq!(
             listed["structuredContent"]["tasks"][0]["status"], "completed",
@@ -265,7 +265,7 @@ fn what_a_task_asks_is_asked_of_whoever_waits_for_its_result() {
         let waiting = client.begin("gateway.tasks_result", &named());
         let result = answer_room(&mut client, waiting);
         assert!(text(&result).contains("seven"), "{part}: {result}");
-        assert_eq!(result["structuredContent"]["tool_id"], "works::a");
+        assert_eq!(result["_meta"]["rung/call"]["tool_id"], "works::a");
         assert!(is_asked_nothing(&client), "once: {:?}", client.heard);
     }
 }
@@ -397,7 +397,7 @@ fn a_task_is_told_with_everything_its_server_says() {
     let task = &listed["structuredContent"]["tasks"][0];
     assert_eq!(task["raw"]["vendor"], 1, "{listed}");
     let result = client.call("gateway.tasks_result", &named());
-    let said = &result["structuredContent"];
+    let said = &result["_meta"]["rung/call"];
     assert_eq!(
         said["task"],
         json!({"task_id": "t1", "status": "completed"}),
