@@ -44,3 +44,33 @@ pub(super) fn cursor(value: &Json<'_>) -> Option<String> {
         _ => None,
     }
 }
+
+/// Takes the cursor out of a body.
+pub(super) fn without_cursor(body: &mut Json<'_>) {
+    for place in ["", "/meta", "/data"] {
+        if let Some(members) = body.at_mut(place).and_then(Json::as_object_mut) {
+            members.remove("next_cursor");
+        }
+    }
+}
+
+/// How many of `count` rows fit, where all of them do not: the greatest number, so that asking for more never shows less. What is
+/// likely is tried first. One row always fits.
+pub(super) fn most_that_fit(
+    count: usize,
+    likely: usize,
+    mut fits: impl FnMut(usize) -> bool,
+) -> usize {
+    let (mut fit, mut too_many) = (1, count);
+    let mut next = likely;
+    while fit + 1 < too_many {
+        next = next.clamp(fit + 1, too_many - 1);
+        if fits(next) {
+            fit = next;
+        } else {
+            too_many = next;
+        }
+        next = fit.midpoint(too_many);
+    }
+    fit
+}

@@ -29,6 +29,8 @@ const OMITTED_SHARE: usize = 400;
 const MAX_RECKONINGS: usize = 4;
 /// Bytes of a record in words alone, at least.
 const WORDS_BYTES: usize = 400;
+/// Code points by which the longest words that fit are known.
+const WORDS_STEP: usize = 64;
 /// Code points of a record in words alone, where nothing else helps.
 const LEAST_WORDS: usize = 200;
 
@@ -284,19 +286,31 @@ impl<'a> Page<'a> {
         if rows > most {
             return Err(TooMany(most));
         }
-        // Quotes and breaks take another byte each where the words are sent, and some letters take four.
-        let mut chars = budget * 5 / 6;
-        loop {
+        let told = |chars: usize| {
             let (text, _, lost) = words(&self.body, self.list(), Room::of(chars));
             let reply = self.asking.reply(text, &Value::Null, &[]);
             let fits = reply.bytes() <= budget;
-            if fits && (!lost || rows < 2) || chars <= LEAST_WORDS && rows < 2 {
-                return Ok(reply);
+            (fits.then_some(reply), lost)
+        };
+        // Quotes and breaks take another byte each where the words are sent, and some letters take four.
+        let (mut low, mut high) = (budget / 6, budget * 5 / 6);
+        let (mut best, mut lost) = told(high);
+        // The longest words that fit: the more is told of each record, the less is lost.
+        if best.is_none() {
+            while high - low > WORDS_STEP {
+                let middle = low.midpoint(high);
+                match told(middle).0 {
+                    Some(_) => low = middle,
+                    None => high = middle,
+                }
             }
-            if chars <= budget / 6 && rows > 1 {
-                return Err(TooMany(rows / 2));
-            }
-            chars = chars * 3 / 4;
+            (best, lost) = told(low);
+        }
+        match best {
+            Some(reply) if !lost || rows < 2 => Ok(reply),
+            _ if rows > 1 => Err(TooMany(rows / 2)),
+            // One record cannot be had in smaller pieces.
+            _ => Ok(self.first_words(words, budget)),
         }
     }
 

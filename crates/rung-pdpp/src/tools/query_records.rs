@@ -13,7 +13,7 @@ use super::filter::{expand_limit_pairs, filter_pairs};
 use super::id::{RecordNames, WindowId, check_name};
 use super::json::{Json, Members, Text};
 use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
-use super::list::{cursor, records_at, told};
+use super::list::{cursor, most_that_fit, records_at, told, without_cursor};
 use super::longs::Longs;
 use super::page::{InWords, Page, Room, TooMany};
 use super::refusal::Refusal;
@@ -106,15 +106,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         connection,
     };
     let alone = !asking.call.rendering.structured;
-    let mut limit = None;
+    let mut limit: Option<usize> = None;
     for tries in 0.. {
         let ask = match limit {
             None => ask.clone(),
             Some(limit) => ask.without("limit").with("limit", Some(limit)),
         };
         let answer = asking.provider.read(&ask).await?;
-        let body = answer.body()?;
-        let page = Page {
+        let page_of = |body| Page {
             asking,
             rows: records_at(&body),
             body,
@@ -122,36 +121,61 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             request_id: answer.request_id.as_deref(),
             kind: "record_set",
         };
-        let shortened = limit;
-        let words = |body: &Json<'_>, rows: &[Json<'_>], room: Room| {
-            let telling = Telling {
-                stream,
-                known,
-                shortened,
-                alone,
-            };
-            telling.words(body, rows, room)
+        let words = |shortened: Option<usize>| {
+            move |body: &Json<'_>, rows: &[Json<'_>], room: Room| {
+                let telling = Telling {
+                    stream,
+                    known,
+                    shortened,
+                    alone,
+                };
+                telling.words(body, rows, room)
+            }
         };
+        let page = page_of(answer.body()?);
+        let count = page.count();
         // A provider that gives more than was asked for will not give less.
         let asked = limit.or(input.limit).unwrap_or(MAX_LIMIT);
-        if page.count() > asked || tries == MAX_TRIES {
-            return Ok(page.what_fits(&words));
+        if count > asked || tries == MAX_TRIES {
+            return Ok(page.what_fits(&words(limit)));
         }
-        match page.reply(&words) {
+        let TooMany(guess) = match page.reply(&words(limit)) {
             Ok(reply) => return Ok(reply),
-            // The provider's own cursor then leads on to the records that are left out here.
-            Err(TooMany(fewer)) => {
-                limit = Some(limit.map_or(fewer, |last| fewer.min(last / 2).max(1)));
-            }
-        }
+            Err(too_many) => too_many,
+        };
+        // The provider's own cursor leads on to the records that are left out here, and takes some room itself.
+        let fits = |first: usize| {
+            let body = answer.body().map(|body| shortened(body, first));
+            body.is_ok_and(|body| page_of(body).reply(&words(None)).is_ok())
+        };
+        limit = Some(match limit {
+            // How a record is told in words depends on its share of the room: a larger number may fit where a smaller one does not.
+            None if alone => (1..count).rev().find(|first| fits(*first)).unwrap_or(1),
+            None => most_that_fit(count, guess, fits),
+            // As it would be told to a client that asked for no more than this.
+            Some(last) => match page_of(answer.body()?).reply(&words(None)) {
+                Ok(reply) => return Ok(reply),
+                Err(_) => (last - 1).max(1),
+            },
+        });
     }
     unreachable!("the last try is answered")
 }
 
+/// A body with the first of its records, and without a cursor.
+fn shortened(mut body: Json<'_>, first: usize) -> Json<'_> {
+    let rows = records_at(&body);
+    if let Some(Json::Array(rows)) = body.at_mut(rows) {
+        rows.truncate(first);
+    }
+    without_cursor(&mut body);
+    body
+}
+
 /// Records on a page, at most.
 const MAX_LIMIT: usize = 100;
-/// How often fewer records are asked for.
-const MAX_TRIES: usize = 4;
+/// How often fewer records are asked for: once for as many as fit without a cursor, then for one less each time.
+const MAX_TRIES: usize = 12;
 
 /// Refuses relations of a stream that advertises none, before the records are asked for.
 async fn check_expand(
@@ -198,8 +222,6 @@ async fn check_expand(
 const FOOTER_CHARS: usize = 96;
 /// Records in words.
 const MAX_ROWS: usize = 5;
-/// Code points that a record in words gets at least, where there is a choice.
-const ROW_CHARS: usize = 300;
 
 /// Code points that a record in words has where the address of its rest stands with it.
 const ADDRESS_CHARS: usize = 480;
@@ -220,16 +242,14 @@ impl Telling<'_> {
         if rows.is_empty() {
             return (text, Vec::new(), false);
         }
-        // As many records as can be told well; where there is nothing but words, all of them.
+        // The first records, however many there are; where there is nothing but words, all of them.
         let room = within
             .chars
             .saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
         let shown = if self.alone {
             rows.len()
         } else {
-            let most = rows.len().min(MAX_ROWS);
-            let well = |shown: &usize| room / shown >= ROW_CHARS;
-            (1..=most).rev().find(well).unwrap_or(1)
+            rows.len().min(MAX_ROWS)
         };
         let _ = write!(text, " Showing up to {shown}:");
         let (mut cut_any, mut lost, mut windows) = (false, false, Vec::new());

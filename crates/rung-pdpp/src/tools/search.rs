@@ -13,7 +13,7 @@ use super::filter::filter_pairs;
 use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, Passage, Sought, WholeHit, within};
 use super::id::{WindowId, check_name};
 use super::json::{Json, Verbatim};
-use super::list::{cursor, hits, hits_at, told};
+use super::list::{cursor, hits, hits_at, most_that_fit, told, without_cursor};
 use super::refusal::Refusal;
 use super::text::{cut, first_text, inline, json_text, quoted, scalar};
 use super::{Asking, Definition, Structured, read_input, window};
@@ -166,31 +166,44 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         let mut body = answer.body()?;
         let given = hits(&body).len();
         // A cursor that leads past what is left out here leads nowhere.
-        if shortened
-            && given > limit
-            && let Some(body) = body.as_object_mut()
-        {
-            body.remove("next_cursor");
+        if shortened && given > limit {
+            without_cursor(&mut body);
         }
         let (provider, bytes) = (asking.provider.url(), asking.usual_bytes());
-        let each = hits(&body).iter().take(limit).enumerate();
-        let page = Page {
-            sought: &sought,
-            has_more: told(&body, "has_more").is_some_and(|more| *more == true) || given > limit,
-            hits: each
-                .map(|(at, hit)| Hit::of(at, hit, &sought, provider, bytes))
-                .collect(),
-            body: &body,
-            request_id: answer.request_id.as_deref(),
-            shortened,
-            alone: !asking.call.rendering.structured,
+        let reply = |body: &Json<'_>, first: usize, shortened: bool| {
+            let each = hits(body).iter().take(first).enumerate();
+            let page = Page {
+                sought: &sought,
+                has_more: told(body, "has_more").is_some_and(|more| *more == true) || given > first,
+                hits: each
+                    .map(|(at, hit)| Hit::of(at, hit, &sought, provider, bytes))
+                    .collect(),
+                body,
+                request_id: answer.request_id.as_deref(),
+                shortened,
+                alone: !asking.call.rendering.structured,
+            };
+            page.reply(asking)
         };
-        match page.reply(asking) {
+        let guess = match reply(&body, limit, shortened) {
             Ok(reply) => return Ok(reply),
-            // What fits is reckoned well as a rule; whoever gives more than was asked for is asked a few times only.
-            Err(fewer) if !shortened => (limit, shortened) = (fewer.min(limit), true),
-            Err(fewer) => limit = fewer.min(limit / 2).max(1),
-        }
+            Err(guess) => guess,
+        };
+        limit = if shortened {
+            // As it would be told to a client that asked for no more than this.
+            match reply(&body, limit, false) {
+                Ok(reply) => return Ok(reply),
+                Err(_) => (limit - 1).max(1),
+            }
+        } else {
+            // The cursor takes some room as well, and has another length for each page.
+            let mut body = answer.body()?;
+            without_cursor(&mut body);
+            most_that_fit(given.min(limit), guess, |first| {
+                reply(&body, first, false).is_ok()
+            })
+        };
+        shortened = true;
     }
 }
 

@@ -72,7 +72,7 @@ fn provider(rows: Vec<Value>) -> Provider {
 }
 
 /// One that reads words alone.
-fn reader(sandbox: &Sandbox, provider: &Provider) -> Agent<'static> {
+pub(super) fn reader(sandbox: &Sandbox, provider: &Provider) -> Agent<'static> {
     super::keep(sandbox, &provider.address, &json!({"access_token": TOKEN}));
     let url = format!("http://{}", provider.address);
     let mut command = sandbox.command();

@@ -5,6 +5,7 @@ pub(crate) mod fake;
 mod hits;
 mod hostile;
 mod ladder;
+mod never_fewer;
 mod odd;
 mod package;
 mod process;
