@@ -62,8 +62,11 @@ ERRANDS = [
     Errand("gateway", ("stdio",), [
         Step("gateway.catalog_search", '{"query": "recite a poem"}', "poet::recite"),
         Step("gateway.describe", '{"tool_id": "poet::recite"}', "how many of its verses"),
-        Step("gateway.invoke", '{"tool_id": "poet::recite", "arguments": {"verses": 1000}}', TOLD["$handle"]),
+        # The handle, and some of the poem: what counts is what the model is shown.
+        Step("gateway.invoke", '{"tool_id": "poet::recite", "arguments": {"verses": 1000}}',
+             rf"(?s){TOLD['$handle']}.*verse 50\b"),
         Step("rung.read", '{"handle": "$handle", "path": "content[0].text", "lines": "601-610"}', "verse 605"),
+        Step("gateway.invoke", '{"tool_id": "poet::paint"}', "iVBORw0KGgo"),
     ], ("gateway.invoke", {"tool_id": "poet::sing"}, "unknown_tool")),
 ]
 # A server to stand behind the gateway.
@@ -73,13 +76,18 @@ import json, sys
 VERSES = {"type": "integer", "description": "how many of its verses"}
 RECITE = {"name": "recite", "description": "Recites a poem",
           "inputSchema": {"type": "object", "properties": {"verses": VERSES}}}
+PAINT = {"name": "paint", "description": "Paints a dot", "inputSchema": {"type": "object"}}
+DOT = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9Q"
+       "DwADhgGAWjR9awAAAABJRU5ErkJggg==")
 for line in sys.stdin:
     asked = json.loads(line)
     if asked["method"] == "initialize":
         said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "poet", "version": "1"}}
     elif asked["method"] == "tools/list":
-        said = {"tools": [RECITE]}
+        said = {"tools": [RECITE, PAINT]}
+    elif asked["method"] == "tools/call" and asked["params"]["name"] == "paint":
+        said = {"content": [{"type": "text", "text": "a dot"}, {"type": "image", "data": DOT, "mimeType": "image/png"}]}
     elif asked["method"] == "tools/call":
         verses = range(1, asked["params"]["arguments"]["verses"] + 1)
         said = {"content": [{"type": "text", "text": "\\n".join(f"verse {n}" for n in verses)}]}
