@@ -45,8 +45,9 @@ START_SECONDS = 20
 # What stands for something that an answer told, and what that looks like there.
 TOLD = {"$database": r"database-[0-9a-f-]{36}", "$handle": r"res_[0-9a-z]{26}"}
 Errand = collections.namedtuple("Errand", "name transports steps wrong")
-# A tool, its arguments as JSON, what is found in its answer, and whether it needs what an earlier call in the same session opened.
-Step = collections.namedtuple("Step", "tool given answered needs_session", defaults=[False])
+# A tool, its arguments as JSON, what is found in its answer, whether it needs what an earlier call in the same session opened, and
+# what the model of a coding agent must be shown, where that is more.
+Step = collections.namedtuple("Step", "tool given answered needs_session to_model", defaults=[False, None])
 ROWS = "[:find ?n ?t :where [?e :n ?n] [?e :text ?t]]"
 ERRANDS = [
     # And a call that is refused, with the code that says so. A client that checks structured content must let that through.
@@ -66,7 +67,7 @@ ERRANDS = [
         Step("gateway.invoke", '{"tool_id": "poet::recite", "arguments": {"verses": 1000}}',
              rf"(?s){TOLD['$handle']}.*verse 50\b"),
         Step("rung.read", '{"handle": "$handle", "path": "content[0].text", "lines": "601-610"}', "verse 605"),
-        Step("gateway.invoke", '{"tool_id": "poet::paint"}', "iVBORw0KGgo"),
+        Step("gateway.invoke", '{"tool_id": "poet::paint"}', "a dot", to_model="iVBORw0KGgo"),
     ], ("gateway.invoke", {"tool_id": "poet::sing"}, "unknown_tool")),
 ]
 # A server to stand behind the gateway.
@@ -297,8 +298,10 @@ class Model(http.server.ThreadingHTTPServer):
     def choose(self, body, history):
         """The tool to call now and its arguments, if any."""
         history = json.dumps(history)
-        if self.called > self.answered and re.search(self.steps[self.answered].answered, history):
-            self.answered += 1
+        if self.called > self.answered:
+            step = self.steps[self.answered]
+            if re.search(step.to_model or step.answered, history):
+                self.answered += 1
         if self.called > self.answered or self.called == len(self.steps):
             return None, None
         step = self.steps[self.called]
