@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _};
 
 use serde_json::{Value, json};
 
-use crate::{Request, answer, long, say, say_progress, trace};
+use crate::{Request, answer, long, say, say_progress, times, trace};
 
 const LIST_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
@@ -284,11 +284,4 @@ impl House {
             },
         }})
     }
-}
-
-/// How often the trace has this.
-fn times(name: &str) -> usize {
-    let path = std::env::var("TRACE").unwrap_or_default();
-    let trace = std::fs::read_to_string(path).unwrap_or_default();
-    trace.lines().filter(|line| *line == name).count()
 }

@@ -47,6 +47,13 @@ fn trace(method: &str) {
     }
 }
 
+/// How often the trace has this.
+fn times(name: &str) -> usize {
+    let path = std::env::var("TRACE").unwrap_or_default();
+    let trace = std::fs::read_to_string(path).unwrap_or_default();
+    trace.lines().filter(|line| *line == name).count()
+}
+
 fn say(text: &[u8]) {
     let mut out = io::stdout().lock();
     let _gone = out
@@ -100,6 +107,8 @@ fn converse(mode: &str) {
                     &json!({"tools": [tool("a")], "nextCursor": "again"}).to_string(),
                 );
             }
+            "tools/list" if mode == "never-lists" => {}
+            "tools/list" if mode == "lists-once" && times("tools/list") > 1 => {}
             "tools/list" => answer(id, &tools(mode).to_string()),
             "tools/call" if mode != "tasks-ask-aloud" => {
                 call(mode, id, calls, &request, &mut lines);
@@ -382,6 +391,15 @@ fn tools(mode: &str) -> Value {
         let mut task = tool("a");
         task["execution"] = json!({"taskSupport": "optional"});
         return json!({"tools": [task]});
+    }
+    if mode == "oversized" {
+        // More than any message that is held in memory, and a title behind it that names something else.
+        let mut huge = tool("huge");
+        huge["inputSchema"]["description"] = "x".repeat(6 << 20).into();
+        huge["title"] = "the longest".into();
+        let mut wordy = tool("wordy");
+        wordy["description"] = "y".repeat(2 << 20).into();
+        return json!({"tools": [tool("a"), huge, wordy, tool("b")], "ttlMs": 1_000});
     }
     if mode != "odd" {
         return json!({"tools": [tool("a"), tool("b")]});

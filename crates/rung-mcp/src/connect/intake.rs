@@ -117,7 +117,107 @@ pub struct LongAnswer {
     is_error: bool,
 }
 
+/// What is taken of the items of a long list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ItemLimits {
+    /// Bytes of one item.
+    pub(super) each: usize,
+    /// Bytes of all of them.
+    pub(super) all: usize,
+}
+
+/// A list in a long result, item by item.
+#[derive(Debug, Default)]
+pub(super) struct LongList {
+    pub(super) items: Vec<Box<RawValue>>,
+    /// The `name` and the bytes of each item that is too long.
+    pub(super) oversized: Vec<(String, usize)>,
+    /// Whether there were more items than are taken.
+    pub(super) cut: bool,
+    /// The other members of the result that are short, as an object.
+    pub(super) rest: String,
+}
+
 impl LongAnswer {
+    /// The items of the array in this member, read from the file one at a time. `None` if there is no such array.
+    pub(super) async fn items(
+        self,
+        member: &'static str,
+        limits: ItemLimits,
+    ) -> io::Result<Option<LongList>> {
+        let reading = tokio::task::spawn_blocking(move || self.read_items(member, limits));
+        reading.await.map_err(io::Error::other)?
+    }
+
+    fn read_items(&self, member: &str, limits: ItemLimits) -> io::Result<Option<LongList>> {
+        let (mut array, mut rest) = (None, Vec::new());
+        let whole = self.scan(&self.span)?.each_member(|name, span, _| {
+            let is_short = span.end - span.start <= MAX_NAME_BYTES as u64;
+            if name == member.as_bytes() {
+                array = Some(span);
+            } else if is_short && let Ok(name) = std::str::from_utf8(name) {
+                rest.push((name.to_owned(), span));
+            }
+        })?;
+        let (Some(array), true) = (array, whole) else {
+            return Ok(None);
+        };
+        let absolute = |start: u64, span: &Range<u64>| start + span.start..start + span.end;
+        let array = absolute(self.span.start, &array);
+        let mut spans = Vec::new();
+        if !self.scan(&array)?.each_item(|span| spans.push(span))? {
+            return Ok(None);
+        }
+        let mut list = LongList::default();
+        let mut room = limits.all;
+        for span in spans {
+            let span = absolute(array.start, &span);
+            let bytes = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
+            if bytes > limits.each {
+                list.oversized.push((self.name_of(&span)?, bytes));
+            } else if bytes > room {
+                list.cut = true;
+            } else {
+                room -= bytes;
+                list.items.push(RawValue::from_string(self.text(&span)?)?);
+            }
+        }
+        let mut members = serde_json::Map::new();
+        for (name, span) in rest {
+            let text = self.text(&absolute(self.span.start, &span))?;
+            members.insert(name, serde_json::from_str(&text)?);
+        }
+        list.rest = serde_json::Value::from(members).to_string();
+        Ok(Some(list))
+    }
+
+    /// The `name` of an object; empty where it has none that is short and plain.
+    fn name_of(&self, span: &Range<u64>) -> io::Result<String> {
+        let mut found = String::new();
+        self.scan(span)?.each_member(|name, _, text| {
+            if name == b"name" {
+                found = serde_json::from_slice(text).unwrap_or_default();
+            }
+        })?;
+        Ok(found)
+    }
+
+    fn scan(&self, span: &Range<u64>) -> io::Result<Scan<io::Take<&File>>> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(span.start))?;
+        let part = file.take(span.end - span.start);
+        Ok(Scan {
+            input: BufReader::with_capacity(64 << 10, part),
+            at: 0,
+        })
+    }
+
+    fn text(&self, span: &Range<u64>) -> io::Result<String> {
+        let mut text = String::new();
+        self.scan(span)?.input.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
     /// Its bytes, and how it begins.
     pub fn open(mut self) -> io::Result<LongResult> {
         let bytes = self.span.end - self.span.start;
@@ -253,46 +353,84 @@ impl<R: Read> Scan<R> {
     /// `None` if it is no object.
     fn members(&mut self) -> io::Result<Option<Members>> {
         let mut found = Members::default();
+        let whole = self.each_member(|name, span, text| match name {
+            b"id" => {
+                let text = String::from_utf8(text.to_owned()).unwrap_or_default();
+                found.id = RawValue::from_string(text.trim_end().to_owned()).ok();
+            }
+            b"result" => found.result = Some(span),
+            b"error" => found.error = Some(span),
+            b"isError" => found.is_error = text.trim_ascii() == b"true",
+            _ => {}
+        })?;
+        Ok(whole.then_some(found))
+    }
+
+    /// Visits the members of an object: each one's name, where its value is, and how that begins. `false` if it is no object that
+    /// has a member.
+    fn each_member(&mut self, mut visit: impl FnMut(&[u8], Range<u64>, &[u8])) -> io::Result<bool> {
         if self.next_solid()? != Some(b'{') {
-            return Ok(None);
+            return Ok(false);
         }
         let mut next = self.next_solid()?;
         while next == Some(b'"') {
             let Some(name) = self.string()? else {
-                return Ok(None);
+                return Ok(false);
             };
             if self.next_solid()? != Some(b':') {
-                return Ok(None);
+                return Ok(false);
             }
             let Some(first) = self.next_solid()? else {
-                return Ok(None);
+                return Ok(false);
             };
-            let start = self.at - 1;
-            let Some((text, after)) = self.value(first)? else {
-                return Ok(None);
+            let Some((span, text, after)) = self.spanned(first)? else {
+                return Ok(false);
             };
-            let span = start..self.at - u64::from(after.is_some());
-            match name.as_slice() {
-                b"id" => {
-                    let text = String::from_utf8(text).unwrap_or_default();
-                    found.id = RawValue::from_string(text.trim_end().to_owned()).ok();
-                }
-                b"result" => found.result = Some(span),
-                b"error" => found.error = Some(span),
-                b"isError" => found.is_error = text.trim_ascii() == b"true",
-                _ => {}
-            }
-            let after = match after {
-                Some(b' ' | b'\t' | b'\n' | b'\r') | None => self.next_solid()?,
-                after => after,
-            };
+            visit(&name, span, &text);
             match after {
                 Some(b',') => next = self.next_solid()?,
-                Some(b'}') => return Ok(Some(found)),
-                _ => return Ok(None),
+                Some(b'}') => return Ok(true),
+                _ => return Ok(false),
             }
         }
-        Ok(None)
+        Ok(false)
+    }
+
+    /// Visits the items of an array: where each is. `false` if it is no array.
+    fn each_item(&mut self, mut visit: impl FnMut(Range<u64>)) -> io::Result<bool> {
+        if self.next_solid()? != Some(b'[') {
+            return Ok(false);
+        }
+        let mut next = self.next_solid()?;
+        if next == Some(b']') {
+            return Ok(true);
+        }
+        while let Some(first) = next {
+            let Some((span, _, after)) = self.spanned(first)? else {
+                return Ok(false);
+            };
+            visit(span);
+            match after {
+                Some(b',') => next = self.next_solid()?,
+                Some(b']') => return Ok(true),
+                _ => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Passes over a value that begins with `first`: where it is, how it begins, and what follows it.
+    fn spanned(&mut self, first: u8) -> io::Result<Option<(Range<u64>, Vec<u8>, Option<u8>)>> {
+        let start = self.at - 1;
+        let Some((text, after)) = self.value(first)? else {
+            return Ok(None);
+        };
+        let span = start..self.at - u64::from(after.is_some());
+        let after = match after {
+            Some(b' ' | b'\t' | b'\n' | b'\r') | None => self.next_solid()?,
+            after => after,
+        };
+        Ok(Some((span, text, after)))
     }
 
     /// The rest of a string, behind its first quote; of a long one, how it begins.
@@ -342,7 +480,7 @@ impl<R: Read> Scan<R> {
         if !matches!(first, b'{' | b'[') {
             loop {
                 match self.next()? {
-                    Some(byte @ (b',' | b'}' | b' ' | b'\t' | b'\n' | b'\r')) => {
+                    Some(byte @ (b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')) => {
                         return Ok(Some((text, Some(byte))));
                     }
                     Some(byte) if text.len() < MAX_NAME_BYTES => text.push(byte),
@@ -413,6 +551,41 @@ mod tests {
             r#"{"method":"x","params":{}}"#,
         ] {
             assert_eq!(apart(none), None, "{none}");
+        }
+    }
+
+    /// The items of a list in a long result, with at most 40 bytes each and 200 in all.
+    fn items(result: &str) -> Option<LongList> {
+        let mut file = tempfile::tempfile().unwrap();
+        write!(file, "{{\"id\":1,\"result\":{result}}}").unwrap();
+        let long = take_apart(file).unwrap().unwrap().outcome.unwrap();
+        let limits = ItemLimits { each: 40, all: 200 };
+        long.read_items("tools", limits).unwrap()
+    }
+
+    #[test]
+    fn an_item_that_is_too_long_costs_no_other_item() {
+        let long = "x".repeat(50);
+        let result = format!(
+            r#"{{ "ttlMs": 7 , "tools" : [ {{"name":"a"}} , {{"text":"{long}", "name" : "big"}},7, "]," , [{{}}] ], "nextCursor":"c" }}"#
+        );
+        let list = items(&result).unwrap();
+        let texts: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
+        assert_eq!(texts, [r#"{"name":"a"}"#, "7", "\"],\"", "[{}]"]);
+        assert_eq!(list.oversized, [("big".to_owned(), 73)]);
+        let rest: serde_json::Value = serde_json::from_str(&list.rest).unwrap();
+        assert_eq!(rest, serde_json::json!({"ttlMs": 7, "nextCursor": "c"}));
+        assert!(!list.cut);
+        let many = vec!["\"0123456789012345678901234567\""; 8].join(",");
+        let list = items(&format!(r#"{{"tools":[{many}]}}"#)).unwrap();
+        assert_eq!((list.items.len(), list.cut), (6, true));
+        for (result, has) in [
+            (r#"{"tools":[]}"#, true),
+            (r#"{"tools":7}"#, false),
+            (r#"{"other":[]}"#, false),
+            ("[]", false),
+        ] {
+            assert_eq!(items(result).is_some(), has, "{result}");
         }
     }
 

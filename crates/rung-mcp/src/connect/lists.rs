@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::intake::Answer;
+use super::intake::{Answer, ItemLimits};
 use super::{Connection, Error, How};
 use crate::headers::{check_mirrored, wants_headers};
 
@@ -23,6 +23,8 @@ const MAX_LIST_BYTES: usize = 32 << 20;
 const MAX_NAME_BYTES: usize = 128;
 /// Bytes of a schema.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
+/// Bytes of a tool's whole definition, and of an item on a page that is too long to be held in memory.
+const MAX_ITEM_BYTES: usize = 2 << 20;
 
 /// What can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +78,8 @@ impl Kind {
 pub struct Listed {
     /// Its items, as they came.
     pub items: Vec<Box<RawValue>>,
+    /// Items that are too long to be taken.
+    pub oversized: Vec<Dropped>,
     /// Whether there was more than anybody follows.
     pub cut: bool,
     /// Milliseconds for which it may be kept, where the server says.
@@ -154,19 +158,49 @@ impl Connection {
                 Err(Error::Refused { .. }) if !self.has(kind) => return Ok(listed),
                 answer => answer?,
             };
-            let Answer::Here(page) = answer else {
-                return Err(unusable(format!("a page of {} is too long", kind.method())));
+            let (page, page_bytes) = match answer {
+                Answer::Here(page) => {
+                    let items = crate::splice::member(page.get(), kind.member());
+                    let items =
+                        items.map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
+                    let Some(Ok(items)) = items else {
+                        return Err(unusable(format!("{} gave no list", kind.method())));
+                    };
+                    listed
+                        .items
+                        .extend(items.into_iter().map(ToOwned::to_owned));
+                    let bytes = page.get().len();
+                    (String::from(Box::<str>::from(page)), bytes)
+                }
+                // One item of many bytes does not cost the others.
+                Answer::Long(page) => {
+                    let room = MAX_LIST_BYTES.saturating_sub(bytes);
+                    let limits = ItemLimits {
+                        each: MAX_ITEM_BYTES,
+                        all: room,
+                    };
+                    let page = page.items(kind.member(), limits).await;
+                    let page = page.map_err(|error| {
+                        unusable(format!("a page of {}: {error}", kind.method()))
+                    })?;
+                    let Some(page) = page else {
+                        return Err(unusable(format!("{} gave no list", kind.method())));
+                    };
+                    let items = page.items.iter().map(|item| item.get().len());
+                    let bytes = items.sum();
+                    listed.items.extend(page.items);
+                    let oversized = page.oversized.into_iter();
+                    listed
+                        .oversized
+                        .extend(oversized.map(|(name, bytes)| Dropped {
+                            name: rung_ladder::head(&name, MAX_NAME_BYTES).to_owned(),
+                            why: too_long("its definition", bytes, MAX_ITEM_BYTES),
+                        }));
+                    listed.cut |= page.cut;
+                    (page.rest, bytes)
+                }
             };
-            let page_bytes = page.get().len();
-            let items = crate::splice::member(page.get(), kind.member());
-            let items = items.map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
-            let Some(Ok(items)) = items else {
-                return Err(unusable(format!("{} gave no list", kind.method())));
-            };
-            listed
-                .items
-                .extend(items.into_iter().map(ToOwned::to_owned));
-            let page: Page<'_> = serde_json::from_str(page.get())
+            let page: Page<'_> = serde_json::from_str(&page)
                 .map_err(|error| unusable(format!("{}: {error}", kind.method())))?;
             listed.ttl_ms = match (listed.ttl_ms, page.ttl_ms) {
                 (Some(one), Some(other)) => Some(one.min(other)),
@@ -196,6 +230,9 @@ impl Connection {
             ..Tools::default()
         };
         let mut names = HashSet::new();
+        for dropped in listed.oversized {
+            tools.leave_out(self.name(), dropped);
+        }
         for item in listed.items {
             match Tool::read(item) {
                 Ok(tool) if !names.insert(tool.name.clone()) => {
@@ -206,10 +243,7 @@ impl Connection {
                     });
                 }
                 Ok(tool) => tools.tools.push(tool),
-                Err(dropped) => {
-                    tracing::warn!(server = %self.name(), tool = ?dropped.name, why = %dropped.why, "a tool is left out");
-                    tools.dropped.push(dropped);
-                }
+                Err(dropped) => tools.leave_out(self.name(), dropped),
             }
         }
         Ok(tools)
@@ -219,6 +253,17 @@ impl Connection {
         self.agreement()
             .is_none_or(|agreed| agreed.capabilities.get(kind.capability()).is_some())
     }
+}
+
+impl Tools {
+    fn leave_out(&mut self, server: &str, dropped: Dropped) {
+        tracing::warn!(%server, tool = ?dropped.name, why = %dropped.why, "a tool is left out");
+        self.dropped.push(dropped);
+    }
+}
+
+fn too_long(what: &str, bytes: usize, most: usize) -> String {
+    format!("{what} has {bytes} bytes, and at most {most} are taken")
 }
 
 impl Tool {
@@ -233,12 +278,18 @@ impl Tool {
         if !(1..=MAX_NAME_BYTES).contains(&name.len()) || name.chars().any(char::is_control) {
             return Err(dropped("its name is none"));
         }
+        if listed.get().len() > MAX_ITEM_BYTES {
+            let bytes = listed.get().len();
+            return Err(dropped(&too_long("its definition", bytes, MAX_ITEM_BYTES)));
+        }
         let schema = &tool["inputSchema"];
         if !schema.is_object() {
             return Err(dropped("its inputSchema is no object"));
         }
-        if schema.to_string().len() > MAX_SCHEMA_BYTES {
-            return Err(dropped("its inputSchema is too long"));
+        let schema_bytes = schema.to_string().len();
+        if schema_bytes > MAX_SCHEMA_BYTES {
+            let why = too_long("its inputSchema", schema_bytes, MAX_SCHEMA_BYTES);
+            return Err(dropped(&why));
         }
         if tool
             .get("outputSchema")
