@@ -75,6 +75,14 @@ const MAX_PAGES: usize = 8;
 const MAX_URL_BYTES: usize = 2_000;
 
 impl Auth {
+    /// Of a server that the operator's policy denies.
+    pub(crate) fn denied() -> Self {
+        Self {
+            auth_state: Some("policy_denied"),
+            ..Self::default()
+        }
+    }
+
     /// Of a server whose entry names variables that have no value, and says this of how one signs in.
     pub(crate) fn missing(variables: &[String], said: &SignIn) -> Self {
         Self {

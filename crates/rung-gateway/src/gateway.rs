@@ -1,20 +1,21 @@
 //! All servers behind the door, as one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
-use rung_auth::Permit;
-use rung_fault::{Code, Detail, Fault, nearest};
+use rung_auth::{Access, Permit};
+use rung_fault::{Code, Detail, Fault};
 use rung_kv::Records;
 use rung_mcp::connect::Target;
-use rung_tool::{Change, Changes, Keep, Names};
+use rung_tool::{Call, Change, Changes, Keep, Names};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use crate::calls::Calls;
 use crate::catalogue::Catalogue;
@@ -28,7 +29,7 @@ use crate::ranking::{Document, Index};
 use crate::registry::Registry;
 use crate::seen::Known;
 use crate::server::{Common, Server};
-use crate::sight::Rules;
+use crate::sight::{Disclosure, Rules};
 use crate::tasks::Tasks;
 use crate::tools::{self, is_for_operators};
 
@@ -164,6 +165,37 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A start that takes longer than this is waited for by nobody who has something else to do.
 pub(crate) const LONG: Duration = Duration::from_secs(2);
 
+/// What a caller who names a server that is not there can do.
+pub(crate) const LIST_SERVERS: &str = "gateway.health lists your servers";
+
+/// A server that is configured and cannot be used, as far as a caller may know it.
+pub(crate) struct Unavailable {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+    /// Where that is said, for the local process.
+    pub(crate) file: Option<String>,
+    /// Whether the operator's policy is the reason.
+    pub(crate) is_denied: bool,
+}
+
+impl Unavailable {
+    pub(crate) fn into_fault(self) -> Fault {
+        let file = self.file.map(|file| format!(" ({file})"));
+        let why = format!(
+            "{} is configured and cannot be used: {}{}",
+            self.name,
+            self.reason,
+            file.unwrap_or_default()
+        );
+        let hint = if self.is_denied {
+            "ask the operator to allow it, or do without it"
+        } else {
+            "ask the user to correct its entry in the configuration, then call again"
+        };
+        Fault::new(Code::SourceUnavailable, why).with_hint(hint)
+    }
+}
+
 /// All tools that are known, as they can be searched.
 pub(crate) struct Shelf {
     pub(crate) tools: Vec<(Arc<Server>, Arc<Known>)>,
@@ -262,8 +294,11 @@ impl Gateway {
     }
 
     /// What is wrong with the files and the registry, and what of the files was left out, with its reason.
-    pub(crate) fn problems(&self, state: &State) -> Vec<String> {
-        let skipped = state.skipped.iter();
+    /// Entries are named only to a caller who learns of them with their file.
+    pub(crate) fn problems(&self, state: &State, permit: &Permit) -> Vec<String> {
+        let skipped = state.skipped.iter().filter(|entry| {
+            state.rules.disclosure(permit, &entry.name) == Some(Disclosure::ReasonAndFile)
+        });
         let skipped =
             skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
         let registry = self
@@ -298,7 +333,7 @@ impl Gateway {
     }
 
     async fn tend_servers(&self) {
-        self.look_at(self.state().eager().cloned().collect());
+        self.look_at(self.state().eager().cloned());
         loop {
             tokio::time::sleep(EVERY).await;
             for server in self.state().servers.values() {
@@ -369,22 +404,23 @@ impl Gateway {
     }
 
     /// Has servers start and say what they offer, a few at a time and behind everybody's back. One that takes long holds up nobody.
-    pub(crate) fn look_at(&self, servers: Vec<Arc<Server>>) -> Vec<tokio::task::JoinHandle<()>> {
+    pub(crate) fn look_at(&self, servers: impl IntoIterator<Item = Arc<Server>>) {
         let places = Arc::new(tokio::sync::Semaphore::new(self.0.options.starts.max(1)));
-        let look = |server: Arc<Server>| {
+        for server in servers {
+            if !server.reserve_listing() {
+                continue;
+            }
             let places = places.clone();
             tokio::spawn(async move {
-                let Ok(place) = places.acquire().await else {
-                    return;
-                };
-                let mut seen = std::pin::pin!(server.be_seen());
-                if tokio::time::timeout(LONG, &mut seen).await.is_err() {
+                // The semaphore is never closed.
+                let place = places.acquire().await;
+                let mut listing = std::pin::pin!(server.list_reserved());
+                if tokio::time::timeout(LONG, &mut listing).await.is_err() {
                     drop(place);
-                    seen.await;
+                    listing.await;
                 }
-            })
-        };
-        servers.into_iter().map(look).collect()
+            });
+        }
     }
 
     /// Servers that nobody has seen yet and that may be started.
@@ -414,12 +450,14 @@ impl Gateway {
             return Some(found);
         }
         let unseen = self.unseen(permit).into_iter();
-        let (failed, fresh) = unseen.partition(|server| server.trouble().is_some());
-        let _told_of_when_it_is_seen = self.look_at(failed);
+        let (failed, fresh): (Vec<_>, Vec<_>) =
+            unseen.partition(|server| server.trouble().is_some());
+        self.look_at(failed);
+        self.look_at(fresh.iter().cloned());
         // Only the waiting ends with this, never a look.
         let mut looks = JoinSet::new();
-        for look in self.look_at(fresh) {
-            looks.spawn(look);
+        for server in fresh {
+            looks.spawn(async move { server.listed().await });
         }
         let looked = async {
             while looks.join_next().await.is_some() {
@@ -430,6 +468,24 @@ impl Gateway {
             None
         };
         tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
+    }
+
+    /// Has servers that were never listed list what they have, and waits for each of them: as long as the caller says that it
+    /// waits, else for two seconds from when its listing began. So the first search finds tools, and the next one is not held up again
+    /// by a server that hangs.
+    pub(crate) async fn list_unseen(&self, call: &Call, wanted: impl Fn(&Server) -> bool) {
+        let mut unseen = self.unseen(&call.permit);
+        unseen.retain(|server| wanted(server));
+        self.look_at(unseen.iter().cloned());
+        let asked_for = call.wait.map(|wait| Instant::now() + wait);
+        let mut waits = JoinSet::new();
+        for server in unseen {
+            if let Some(since) = server.listing_since() {
+                let until = asked_for.unwrap_or(since + LONG);
+                waits.spawn(async move { timeout_at(until, server.listed()).await });
+            }
+        }
+        while waits.join_next().await.is_some() {}
     }
 
     /// Waits for a list that is meant to be whole. Where tools find what servers have, lists tell what is known, at once.
@@ -460,6 +516,9 @@ impl Gateway {
         if let Some(server) = state.servers.get(name).filter(|_| seen(name)) {
             return Ok(server.clone());
         }
+        if let Some(unavailable) = state.unavailable(permit, name) {
+            return Err(unavailable.into_fault());
+        }
         let known: Vec<&str> = state
             .servers
             .keys()
@@ -467,14 +526,41 @@ impl Gateway {
             .filter(|name| seen(name))
             .collect();
         let shown = rung_ladder::head(name, 64);
-        let fault = Fault::new(Code::UnknownServer, format!("no server is named {shown:?}"));
-        let fault = match nearest(name, known.iter().copied()) {
-            Some(nearest) => fault
-                .with_hint(format!("did you mean `{nearest}`?"))
-                .with(Detail::Nearest, nearest),
-            None => fault.with_hint("gateway.health {\"all\":true} lists the servers"),
-        };
-        Err(fault.with(Detail::Allowed, known))
+        // None is proposed: what is meant for one server must not be done at another.
+        Err(
+            Fault::new(Code::UnknownServer, format!("no server is named {shown:?}"))
+                .with_hint(LIST_SERVERS)
+                .with(Detail::Allowed, known),
+        )
+    }
+
+    /// Every server that a caller may see, each with its state in a few words.
+    pub fn servers(&self, permit: &Permit) -> Vec<(String, String)> {
+        let state = self.state();
+        let seen = state.servers.values();
+        let seen = seen.filter(|server| state.sees(permit, Thing::Server(server.name())));
+        let mut all: Vec<(String, String)> = seen
+            .map(|server| {
+                let tools = server.seen();
+                let tools = tools.map(|seen| state.tools_of(permit, server, &seen).count());
+                let tools = tools.map_or_else(
+                    || "tools not listed yet".to_owned(),
+                    |tools| format!("{tools} tools"),
+                );
+                let status = server.status().name();
+                (
+                    server.name().to_string(),
+                    format!("MCP server, {status}, {tools}"),
+                )
+            })
+            .collect();
+        let unavailable = state.unavailable_to(permit).into_iter();
+        all.extend(unavailable.map(|one| {
+            let what = format!("MCP server, not available: {}", one.reason);
+            (one.name, what)
+        }));
+        all.sort_unstable();
+        all
     }
 
     /// Stands for all servers as they are reached, for who sees what of them, and for what else is said: whoever has the same
@@ -543,7 +629,7 @@ impl Gateway {
         };
         Report {
             servers: state.servers.values().map(row).collect(),
-            problems: self.problems(&state),
+            problems: self.problems(&state, &Permit::local_user(Access::Read)),
         }
     }
 
@@ -640,6 +726,43 @@ impl State {
 
     pub(crate) fn sees(&self, permit: &Permit, thing: Thing<'_>) -> bool {
         self.rules.decide(permit, thing).is_allowed()
+    }
+
+    /// Why a server that is configured cannot be used by anyone; `None` where it can, where there is none, and where the caller is not
+    /// to know of it.
+    pub(crate) fn unavailable(&self, permit: &Permit, name: &str) -> Option<Unavailable> {
+        let disclosure = self.rules.disclosure(permit, name)?;
+        let usable = self.servers.contains_key(name);
+        // The strongest file comes first.
+        let skipped = self.skipped.iter().find(|entry| entry.name == name);
+        let (reason, file, is_denied) = match (self.denial(name), skipped) {
+            (Some(rule), _) if usable || skipped.is_some() => {
+                let reason = "the operator's policy denies it".to_owned();
+                (reason, rule.to_string(), true)
+            }
+            (None, Some(entry)) if !usable => (entry.why.clone(), entry.file.clone(), false),
+            _ => return None,
+        };
+        Some(Unavailable {
+            name: name.to_owned(),
+            reason,
+            file: (disclosure == Disclosure::ReasonAndFile).then_some(file),
+            is_denied,
+        })
+    }
+
+    /// All such servers that a caller learns of, by name.
+    pub(crate) fn unavailable_to(&self, permit: &Permit) -> Vec<Unavailable> {
+        let skipped = self.skipped.iter().map(|entry| entry.name.as_str());
+        let names: BTreeSet<&str> = self
+            .servers
+            .keys()
+            .map(|name| &**name)
+            .chain(skipped)
+            .collect();
+        let all = names.into_iter();
+        all.filter_map(|name| self.unavailable(permit, name))
+            .collect()
     }
 
     /// The rule by which a server is nobody's, where there is one.

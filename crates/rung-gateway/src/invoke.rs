@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use crate::calls::{Begun, Work};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, LIST_SERVERS, Unavailable};
 use crate::heard::Heard;
 use crate::policy::Thing;
 use crate::seen::Known;
@@ -75,7 +75,10 @@ impl Gateway {
         if let Some((server, tool)) = id.split_once("::") {
             // What is not there for the caller is as what is not there.
             let found = state.servers.get(server).filter(|_| sees(server, tool));
-            let found = found.ok_or_else(|| self.unknown(call, id))?;
+            let found = found.ok_or_else(|| {
+                let unavailable = state.unavailable(&call.permit, server);
+                unavailable.map_or_else(|| self.unknown(call, id), Unavailable::into_fault)
+            })?;
             return Ok((found.clone(), tool.to_owned()));
         }
         let known = self.shelf();
@@ -123,18 +126,33 @@ impl Gateway {
         let instance = server.open(call).await?;
         server.look(&instance).await?;
         let found = self.state().tool_of(server, name);
-        found.ok_or_else(|| self.unknown(call, &format!("{}::{name}", server.name())))
+        found.ok_or_else(|| {
+            let left_out = left_out(server, name);
+            left_out.unwrap_or_else(|| self.unknown(call, &format!("{}::{name}", server.name())))
+        })
     }
 
-    /// The fault of a tool that is not there, with those that might be meant.
+    /// The fault of a tool that is not there, with those that might be meant: of the server that was named, where one was. What is
+    /// meant for one server must not be done at another.
     fn unknown(&self, call: &Call, id: &str) -> Fault {
         const MEANT: usize = 3;
         let (state, all) = (self.state(), self.shelf());
+        let named = id.split_once("::").map(|(server, _)| server);
         let seen = |at: u32| {
             all.tools.get(at as usize).is_some_and(|(server, known)| {
                 let (server, tool) = (&**server.name(), &*known.tool.name);
-                state.sees(&call.permit, Thing::Tool { server, tool })
+                named.is_none_or(|named| named == server)
+                    && state.sees(&call.permit, Thing::Tool { server, tool })
             })
+        };
+        let is_there = |server: &str| {
+            let server_is_seen = state.sees(&call.permit, Thing::Server(server));
+            state.servers.contains_key(server) && server_is_seen
+        };
+        let search = if named.is_none_or(is_there) {
+            "gateway.catalog_search finds tools by what they do"
+        } else {
+            LIST_SERVERS
         };
         let shown = rung_ladder::head(id, 128);
         let words = shown.replace("::", " ");
@@ -153,9 +171,7 @@ impl Gateway {
                 .with_hint(format!("did you mean `{nearest}`?"))
                 .with(Detail::Nearest, nearest)
                 .with(Detail::Allowed, meant),
-            None => fault
-                .with_hint("gateway.catalog_search finds tools by what they do")
-                .with(Detail::Allowed, meant),
+            None => fault.with_hint(search).with(Detail::Allowed, meant),
         }
     }
 
@@ -278,6 +294,17 @@ impl Gateway {
             .await?;
         Ok(Outcome::Done(answer))
     }
+}
+
+/// The fault of a tool that its server lists and that was left out, with the reason.
+fn left_out(server: &Server, name: &str) -> Option<Fault> {
+    let seen = server.seen()?;
+    let (tool, why) = seen.dropped.iter().find(|(tool, _)| tool == name)?;
+    let server = server.name();
+    let why = format!("{tool} of {server} is left out: {why}");
+    Some(Fault::new(Code::SourceFailed, why).with_hint(format!(
+        "use another tool; gateway.health {{\"server\":\"{server}\"}} lists what is left out"
+    )))
 }
 
 /// A tool's name at its server, of its id.

@@ -18,6 +18,7 @@ use rung_fault::{Code, Fault};
 use rung_mcp::Capabilities;
 use rung_mcp::connect::{Agreement, Connection, Options, Target};
 use rung_tool::{Ask, Call, Change};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::auth::{Auth, SignIn};
@@ -96,8 +97,8 @@ pub(crate) struct Server {
     trouble: Mutex<Option<Trouble>>,
     /// Another server has its name now.
     retired: AtomicBool,
-    /// Somebody has it looked at for the first time.
-    awaited: AtomicBool,
+    /// Since when it is queued or started to be listed in the background, while it is.
+    listing: watch::Sender<Option<Instant>>,
     /// Starts of it that are under way.
     starting: AtomicUsize,
 }
@@ -145,7 +146,7 @@ impl Server {
             looking: tokio::sync::Mutex::default(),
             trouble: Mutex::default(),
             retired: AtomicBool::new(false),
-            awaited: AtomicBool::new(false),
+            listing: watch::Sender::new(None),
             starting: AtomicUsize::new(0),
         })
     }
@@ -206,10 +207,9 @@ impl Server {
             return;
         }
         let instances = self.instances.lock();
-        let ended = instances.values().any(|instance| {
-            instance.connection.opened_with().is_none()
-                && instance.runs.swap(false, Ordering::AcqRel)
-        });
+        let ended = instances
+            .values()
+            .any(|instance| !instance.is_open() && instance.runs.swap(false, Ordering::AcqRel));
         drop(instances);
         if ended {
             let mut trouble = self.trouble.lock();
@@ -237,11 +237,15 @@ impl Server {
         }
     }
 
+    /// Whether one is connected and lists what it has. What an earlier process listed stands in for a list that is under way, but
+    /// not for one that failed or that does not come.
     pub(crate) fn is_online(&self) -> bool {
+        let known = self.seen().is_some() && self.trouble.lock().is_none();
         let instances = self.instances.lock();
-        instances
-            .values()
-            .any(|instance| instance.connection.opened_with().is_some())
+        let mut instances = instances.values();
+        instances.any(|instance| {
+            !instance.hangs() && (instance.has_listed() || known && instance.is_open())
+        })
     }
 
     pub(crate) fn agreement(&self) -> Option<Agreement> {
@@ -254,9 +258,7 @@ impl Server {
     pub(crate) fn running(&self) -> usize {
         let instances = self.instances.lock();
         let running = instances.values();
-        running
-            .filter(|instance| instance.connection.opened_with().is_some())
-            .count()
+        running.filter(|instance| instance.is_open()).count()
     }
 
     pub(crate) fn trouble(&self) -> Option<Trouble> {
@@ -298,31 +300,68 @@ impl Server {
         self.open_for(whose, can).await
     }
 
-    /// Starts one for nobody in particular, to see what it offers; unless somebody does already, or did in vain a moment ago.
-    /// It stays where it is everybody's; elsewhere it would be nobody's.
-    pub(crate) async fn be_seen(self: &Arc<Self>) {
+    /// Reserves the background listing of this server: `false` where one is queued or under way, or failed a moment ago.
+    pub(crate) fn reserve_listing(&self) -> bool {
         const AGAIN_MS: u64 = 30_000;
         let failed = self.trouble.lock().as_ref().map(|trouble| trouble.at_ms);
         let lately = failed.is_some_and(|at_ms| at_ms + AGAIN_MS > crate::now_ms());
-        if !lately && !self.awaited.swap(true, Ordering::AcqRel) {
-            // What goes wrong is noted.
-            if let Ok(instance) = self.open_to_look().await
-                && !self.is_shared()
-            {
-                let _as_good_as_it_gets = self.look(&instance).await;
-                drop(instance);
-                self.close_one(&Whose::Everybody).await;
-            }
-            self.awaited.store(false, Ordering::Release);
-        }
+        !lately
+            && self.listing.send_if_modified(|since| {
+                let free = since.is_none();
+                since.get_or_insert_with(Instant::now);
+                free
+            })
     }
 
-    async fn open_to_look(self: &Arc<Self>) -> Result<InUse, Fault> {
+    /// Starts one to list what it offers, for a caller who has reserved that. It is stopped again unless it is to run with the gateway
+    /// or is called meanwhile.
+    pub(crate) async fn list_reserved(self: &Arc<Self>) {
         let can = Capabilities {
             roots: false,
             ..Capabilities::ALL
         };
-        self.open_for(Whose::Everybody, can).await
+        if self.definition.withheld.is_none() {
+            let instance = self.instance(Whose::Everybody, can);
+            // What goes wrong is noted.
+            if self.make_ready(&instance).await.is_ok() && !self.is_shared() {
+                let _as_good_as_it_gets = self.look(&instance).await;
+            }
+            self.stop_unless_used(instance).await;
+        }
+        self.listing.send_replace(None);
+    }
+
+    /// Since when a background listing is queued or under way.
+    pub(crate) fn listing_since(&self) -> Option<Instant> {
+        *self.listing.borrow()
+    }
+
+    /// Waits until no background listing is queued or under way.
+    pub(crate) async fn listed(&self) {
+        let mut listing = self.listing.subscribe();
+        // The sender lives as long as this server.
+        let _gone = listing.wait_for(Option::is_none).await;
+    }
+
+    async fn stop_unless_used(&self, used: InUse) {
+        let stays = self.written().eager && self.is_shared();
+        let instance = used.instance.clone();
+        let unused = {
+            let mut instances = self.instances.lock();
+            // Each use is counted under this lock: the only one left is our own.
+            let only_ours = instance.busy.load(Ordering::Acquire) == 1
+                && instance.watched.lock().is_empty()
+                && !instance.is_called.load(Ordering::Acquire);
+            let unused = !stays && only_ours && instance.is_open();
+            if unused {
+                instances.remove(&Whose::Everybody);
+            }
+            unused
+        };
+        drop(used);
+        if unused {
+            instance.close().await;
+        }
     }
 
     async fn open_for(self: &Arc<Self>, whose: Whose, can: Capabilities) -> Result<InUse, Fault> {
@@ -330,6 +369,13 @@ impl Server {
             return Err(self.held_back(withheld));
         }
         let instance = self.instance(whose, can);
+        instance.is_called.store(true, Ordering::Release);
+        self.make_ready(&instance).await?;
+        Ok(instance)
+    }
+
+    /// Starts one if need be, and has it list what it offers where that is not known.
+    async fn make_ready(self: &Arc<Self>, instance: &InUse) -> Result<(), Fault> {
         let said = if let Some((_, said)) = instance.connection.opened_with() {
             said
         } else {
@@ -345,10 +391,10 @@ impl Server {
                 // What it offered before is good enough to begin with.
                 self.look_behind(instance.share());
             } else {
-                self.look(&instance).await?;
+                self.look(instance).await?;
             }
         }
-        Ok(instance)
+        Ok(())
     }
 
     /// Starts one. Whoever stops waiting for that leaves it to others, and how it ends is noted.
@@ -372,9 +418,13 @@ impl Server {
         starting.await.map_err(ended)?
     }
 
-    /// Whether one is being started just now.
+    /// Whether one is being started just now, or does not list yet what it has.
     pub(crate) fn is_starting(&self) -> bool {
+        let instances = self.instances.lock();
+        let mut instances = instances.values();
         self.starting.load(Ordering::Acquire) > 0
+            || instances
+                .any(|instance| instance.lists_since.lock().is_some() && !instance.has_listed())
     }
 
     fn instance(self: &Arc<Self>, whose: Whose, can: Capabilities) -> InUse {
@@ -396,6 +446,8 @@ impl Server {
                 watched: Mutex::default(),
                 looked: Mutex::default(),
                 stale: AtomicBool::new(false),
+                lists_since: Mutex::default(),
+                is_called: AtomicBool::new(false),
                 runs: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
                 looks: Mutex::default(),

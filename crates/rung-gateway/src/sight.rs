@@ -30,6 +30,15 @@ pub struct Rules {
     pub open_to: OpenTo,
 }
 
+/// How much a caller learns of a server that is configured and cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disclosure {
+    /// Why it cannot be used.
+    Reason,
+    /// And the file that says so: paths of this machine are for the local process alone.
+    ReasonAndFile,
+}
+
 /// Whether something is there for somebody, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision<'p> {
@@ -89,6 +98,17 @@ impl Rules {
             Decision::Allowed(rule)
         } else {
             Decision::Door
+        }
+    }
+
+    /// How much a caller learns of a server that is configured and cannot be used. The others are not to know that it exists.
+    pub(crate) fn disclosure(&self, permit: &Permit, server: &str) -> Option<Disclosure> {
+        let named = |scope: &rung_auth::Scope| scope.servers.iter().any(|of| of.name == server);
+        if permit.is_local() {
+            Some(Disclosure::ReasonAndFile)
+        } else {
+            permit.scope().filter(|scope| named(scope))?;
+            Some(Disclosure::Reason)
         }
     }
 

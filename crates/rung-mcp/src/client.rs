@@ -1,6 +1,7 @@
 //! Who is speaking, and what they can do: once a session in the legacy era, in every request in the modern one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use rung_auth::Permit;
@@ -34,6 +35,8 @@ pub(crate) struct Meta<'a> {
     tracestate: Option<&'a RawValue>,
     #[serde(borrow)]
     baggage: Option<&'a RawValue>,
+    #[serde(borrow, rename = "rung/wait_ms")]
+    wait_ms: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +79,13 @@ impl<'a> Meta<'a> {
             .filter_map(|(name, value)| Some((name, text(value?)?)));
         let trace: Trace = said.collect();
         (!trace.is_empty()).then(|| Arc::new(trace))
+    }
+
+    /// How long the caller waits for what is not ready yet. What is no number of milliseconds, or more than a day, is not said.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        const MOST: Duration = Duration::from_hours(24);
+        let ms: u64 = serde_json::from_str(self.wait_ms?.get()).ok()?;
+        Some(Duration::from_millis(ms)).filter(|wait| *wait <= MOST)
     }
 
     /// What a modern request must say of its client.

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault};
@@ -36,6 +36,9 @@ pub struct Call {
     pub peer: Arc<dyn Peer>,
     /// How the caller traces it across processes.
     pub trace: Option<Arc<Trace>>,
+    /// How long the caller waits for what is not ready yet, where it says so: `rung/wait_ms` in `_meta`. A caller that asks once, as
+    /// a command does, cannot come back later.
+    pub wait: Option<Duration>,
 }
 
 /// What is said in `_meta` to trace a call across processes, as W3C has it: `traceparent`, `tracestate`, `baggage`.
@@ -53,6 +56,7 @@ impl Call {
             names: Names::default(),
             peer: Arc::new(Nobody),
             trace: None,
+            wait: None,
         }
     }
 }

@@ -74,6 +74,7 @@ pub(crate) fn gateway_that(
     let setup = Setup {
         policy: Current::open(places.clone())?,
         own: own(settings)?,
+        off: off(settings),
         approvals: approvals(settings)?,
         trust_project: files.trust_project,
         open_to: manner.open_to,
@@ -143,6 +144,8 @@ struct Setup {
     policy: Current,
     /// What the settings name.
     own: Vec<Definition>,
+    /// What the settings switch off.
+    off: Vec<Skipped>,
     approvals: PathBuf,
     trust_project: bool,
     open_to: OpenTo,
@@ -218,7 +221,12 @@ impl Configure for Setup {
         let secrets = secrets.map(|secret| secret.expose().as_str());
         let policy = self.policy.get();
         Ok(Configuration {
-            skipped: loaded.skipped.iter().map(skip).collect(),
+            skipped: loaded
+                .skipped
+                .iter()
+                .map(skip)
+                .chain(self.off.iter().cloned())
+                .collect(),
             problems,
             rules: Rules {
                 redactor: Redactor::new(policy.patterns(), secrets),
@@ -341,6 +349,19 @@ pub(crate) fn keeper() -> Option<Vec<OsString>> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn keeper() -> Option<Vec<OsString>> {
     None
+}
+
+/// The servers that the settings switch off.
+fn off(settings: &Settings) -> Vec<Skipped> {
+    let off = settings.iter().filter_map(|(key, value, origin)| {
+        let name = key.strip_prefix("sources.")?.strip_suffix(".off")?;
+        matches!(value, Value::Switch(true)).then(|| Skipped {
+            name: name.to_owned(),
+            file: origin.to_string(),
+            why: format!("it is disabled: {key} is true"),
+        })
+    });
+    off.collect()
 }
 
 /// The servers that the settings name.

@@ -21,6 +21,7 @@ use crate::databases;
 use crate::results::Results;
 use crate::settings::Settings;
 use crate::tokens::is_agent;
+use crate::tools::Reachable;
 
 /// A ladder in a door.
 pub(crate) const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTUgMXYxNE0xMSAxdjE0TTUgNGg2TTUgOGg2TTUgMTJoNicgc3Ryb2tlPScjMzY1JyBzdHJva2Utd2lkdGg9JzInIGZpbGw9J25vbmUnLz48L3N2Zz4=";
@@ -34,7 +35,13 @@ pub(crate) fn offer(
     data: Option<Arc<Data>>,
     others: Option<(Gateway, Surface)>,
 ) -> Result<Offer, Fault> {
-    let own: Arc<dyn ToolSource> = Arc::new(results.toolbox(settings)?);
+    let databases = databases::named(settings, results)?.map(Arc::new);
+    let reachable = Reachable {
+        data: data.clone().map(|data| data as Arc<dyn ToolSource>),
+        databases: databases.clone(),
+        servers: others.as_ref().map(|(gateway, _)| gateway.clone()),
+    };
+    let own: Arc<dyn ToolSource> = Arc::new(results.toolbox(settings, reachable)?);
     let mut tools: Vec<Arc<dyn ToolSource>> = Vec::new();
     let mut resources: Vec<Arc<dyn rung_tool::ResourceSource>> =
         vec![Arc::new(results.resources())];
@@ -48,11 +55,11 @@ pub(crate) fn offer(
     } else {
         tools.push(own);
     }
-    if let Some(databases) = databases::named(settings, results)? {
+    if let Some(databases) = databases {
         instructions.push_str(databases::INSTRUCTIONS);
         let list = names.show("rung.db_list");
         instructions.extend([" ", &*list, " names those that you may open.\n"]);
-        tools.push(Arc::new(ForGuests(Arc::new(databases))));
+        tools.push(Arc::new(ForGuests(databases)));
     }
     let mut prompts: Vec<Arc<dyn PromptSource>> = Vec::new();
     let mut changes = None;

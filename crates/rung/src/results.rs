@@ -12,7 +12,7 @@ use crate::resources;
 use crate::settings::Settings;
 use crate::shelf::Shelf;
 use crate::tokens::Tokens;
-use crate::tools::{About, Read};
+use crate::tools::{About, Reachable, Read};
 
 /// What is kept, for the commands.
 pub(crate) struct Results {
@@ -100,10 +100,15 @@ impl Results {
         resources::Results::new(self.shelf.clone(), self.read())
     }
 
-    /// The tools that are always there.
-    pub(crate) fn toolbox(&self, settings: &Settings) -> Result<Toolbox, Fault> {
+    /// The tools that are always there. One of them names what else is `reachable`.
+    pub(crate) fn toolbox(
+        &self,
+        settings: &Settings,
+        reachable: Reachable,
+    ) -> Result<Toolbox, Fault> {
         let about = About::new(
             self.shelf.clone(),
+            reachable,
             settings.reply_max_bytes(),
             settings.results_ttl().as_secs(),
             settings.results_max_bytes(),

@@ -61,7 +61,7 @@ use serde_json::{Map, Value, json};
 
 use crate::asking::{Asking, head};
 use crate::elsewhere::{Place, masked};
-use crate::known::Known;
+use crate::known::{Holds, Known};
 use crate::open::Handles;
 use crate::shape::{self, Outcome};
 use crate::taker::Watch;
@@ -196,6 +196,16 @@ const OWN: [&Definition; 10] = [
 ];
 
 impl Tools {
+    /// The databases that a caller may open by name, with what each holds and whether it may be changed.
+    pub fn databases(&self, permit: &Permit) -> Vec<(String, Holds, Access)> {
+        let known = self.state.options.known.iter();
+        let granted = known.filter_map(|known| {
+            let leave = known.leave(permit)?;
+            Some((known.name.clone(), known.holds, leave.access))
+        });
+        granted.collect()
+    }
+
     /// The tools. What is too long for a reply is kept by `keep`.
     pub fn new(options: Options, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
         let all = ALL.iter().chain(&OWN);

@@ -17,6 +17,25 @@ impl Server {
         self.fault(error.clone())
     }
 
+    /// The fault of a server that did not list what it has, noted down. Nothing was called, so that no outcome is unknown.
+    pub(super) fn not_listed(&self, error: &Error) -> Fault {
+        let Error::Late { server } = error else {
+            return self.failed(error);
+        };
+        let within = self.common.opening.as_secs_f64();
+        let words = self.last_words();
+        let words = words.lines().last().unwrap_or_default();
+        let words = if words.is_empty() {
+            String::new()
+        } else {
+            format!("; its last line of stderr: {words}")
+        };
+        self.failed(&Error::Unavailable {
+            server: server.clone(),
+            why: format!("it started and did not answer tools/list within {within} s{words}"),
+        })
+    }
+
     /// What it wants, where it refused for want of something.
     fn wanted(&self, error: &Error) -> Option<Auth> {
         Auth::wanted(error, &self.written().sign_in, &self.definition.secrets)

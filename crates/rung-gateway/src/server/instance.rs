@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Server;
 use crate::config::Sharing;
+use crate::gateway::LONG;
 
 /// Whose server it is, where there is more than one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -63,6 +64,10 @@ pub(crate) struct Instance {
     /// What was agreed on when its lists were last read.
     pub(super) looked: Mutex<Option<Arc<RawValue>>>,
     pub(super) stale: AtomicBool,
+    /// Since when an answer to its lists is outstanding.
+    pub(super) lists_since: Mutex<Option<Instant>>,
+    /// Whether a caller uses it: one that was only listed is stopped again.
+    pub(super) is_called: AtomicBool,
     /// Whether it was started and has not been seen to end since.
     pub(super) runs: AtomicBool,
     /// We have ended it.
@@ -74,6 +79,25 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
+    pub(super) fn is_open(&self) -> bool {
+        self.connection.opened_with().is_some()
+    }
+
+    /// Whether the process or session that is open now has listed what it offers.
+    pub(super) fn has_listed(&self) -> bool {
+        let listed = self.looked.lock().clone();
+        let opened = self.connection.opened_with();
+        listed
+            .zip(opened)
+            .is_some_and(|(listed, (_, said))| Arc::ptr_eq(&listed, &said))
+    }
+
+    /// Whether its lists take longer than a caller waits for a server that it can do without.
+    pub(super) fn hangs(&self) -> bool {
+        let since = *self.lists_since.lock();
+        since.is_some_and(|since| since.elapsed() > LONG)
+    }
+
     /// Ends it, and whatever would have it started again.
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::Release);

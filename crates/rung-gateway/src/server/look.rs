@@ -8,9 +8,10 @@ use rung_mcp::connect::{Agreement, Connection, Delegate, Error, How, Kind};
 use rung_mcp::{Capabilities, Wanted};
 use rung_tool::{Change, Watcher};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::Server;
-use super::instance::{InUse, Listening, Whose};
+use super::instance::{InUse, Instance, Listening, Whose};
 use crate::seen::{About, Known, Seen};
 
 impl Server {
@@ -50,8 +51,14 @@ impl Server {
             return Ok(seen);
         }
         instance.stale.store(false, Ordering::Release);
-        let seen = self.read_lists(&instance.connection, &agreement).await;
-        let seen = Arc::new(seen.map_err(|error| self.failed(&error))?);
+        let seen = {
+            let _outstanding = Outstanding::begin(instance);
+            self.read_lists(&instance.connection, &agreement).await
+        };
+        let seen = Arc::new(seen.map_err(|error| {
+            instance.looked.lock().take();
+            self.not_listed(&error)
+        })?);
         if agreement.version.is_modern() && !same {
             hear_of_lists(&instance.connection);
         }
@@ -73,7 +80,11 @@ impl Server {
         connection: &Connection,
         agreement: &Agreement,
     ) -> Result<Seen, Error> {
-        let how = How::default();
+        // A server that does not list what it has is of no more use than one that does not start.
+        let how = How {
+            deadline: Some(Instant::now() + self.common.opening),
+            ..How::default()
+        };
         let has = |capability: &str| agreement.capabilities.get(capability).is_some();
         let list = async |kind, capability: &str| {
             if !has(capability) {
@@ -143,6 +154,22 @@ impl Server {
             watched.insert(uri.to_owned(), one);
         }
         Ok(())
+    }
+}
+
+/// That the lists of an instance are outstanding, until it is dropped: a reader may be aborted.
+struct Outstanding<'a>(&'a Instance);
+
+impl<'a> Outstanding<'a> {
+    fn begin(instance: &'a Instance) -> Self {
+        *instance.lists_since.lock() = Some(Instant::now());
+        Self(instance)
+    }
+}
+
+impl Drop for Outstanding<'_> {
+    fn drop(&mut self) {
+        self.0.lists_since.lock().take();
     }
 }
 

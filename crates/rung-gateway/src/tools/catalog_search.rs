@@ -124,6 +124,12 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     if let Some(name) = &input.filters.server {
         gateway.server(permit, name)?;
     }
+    let anywhere = input.filters.server.is_none();
+    let in_question = |server: &Server| {
+        let named = input.filters.server.as_deref();
+        named.is_none_or(|name| name == &**server.name())
+    };
+    gateway.list_unseen(asking.call, in_question).await;
     let (state, shelf) = (gateway.state(), gateway.shelf());
     let seen = |(server, known): &Tool| {
         let (server, tool) = (&**server.name(), &*known.tool.name);
@@ -139,18 +145,17 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let hits = found.hits.iter();
     let hits = hits.filter_map(|hit| shelf.tools.get(hit.document as usize));
     let results: Vec<Card> = hits.map(|tool| card(tool, &state)).collect();
-    // What nobody has seen cannot be found: whoever searches has it looked at.
-    let unseen = gateway.unseen(permit);
-    let (failed, fresh): (Vec<_>, Vec<_>) = unseen
-        .iter()
-        .partition(|server| server.trouble().is_some() && !server.is_starting());
+    let mut unseen = gateway.unseen(permit);
+    unseen.retain(|server| in_question(server));
+    let (failed, fresh): (Vec<_>, Vec<_>) = unseen.iter().partition(|server| {
+        let under_way = server.is_starting() || server.listing_since().is_some();
+        server.trouble().is_some() && !under_way
+    });
     let names = |servers: Vec<&Arc<Server>>| -> Vec<String> {
         let servers = servers.into_iter();
         servers.map(|server| server.name().to_string()).collect()
     };
     let (failed, not_seen_yet) = (names(failed), names(fresh));
-    gateway.look_at(unseen);
-    let anywhere = input.filters.server.is_none();
     let cli_hints = if anywhere {
         hints(permit, &input.query)
     } else {
@@ -193,6 +198,10 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     }
     if anywhere {
         said.extend(waiting(&state, permit));
+    }
+    if anywhere && results.is_empty() && !state.unavailable_to(permit).is_empty() {
+        let unused = "gateway.health {\"status\":\"withheld\"} names servers that cannot be used";
+        said.push(unused.to_owned());
     }
     if said.is_empty() && !input.include_offline {
         let left_out =

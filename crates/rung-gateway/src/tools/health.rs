@@ -14,7 +14,7 @@ use super::{Asking, Definition, READS, iso};
 use crate::auth::Auth;
 use crate::calls::{Begun, Owner};
 use crate::definition::Withheld;
-use crate::gateway::{Gateway, State};
+use crate::gateway::{Gateway, State, Unavailable};
 use crate::lately::Over;
 use crate::policy::Thing;
 use crate::server::{Server, Status};
@@ -22,7 +22,7 @@ use crate::server::{Server, Status};
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.health",
     title: "Health of the servers",
-    description: "Servers that run or failed, and how many there are. all: every server; server: one in detail.",
+    description: "Your servers and their state. all: also diagnostics and your last calls; server: one in detail.",
     hints: READS,
     operates: false,
     properties: r#"{"server": {"type": "string"}, "all": {"type": "boolean"}, "status": {"enum": ["online", "lazy", "error", "withheld"]}}"#,
@@ -96,6 +96,11 @@ struct Row {
     auth: Auth,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    startup_skip_reason: Option<&'static str>,
+    /// The file that its entry is in, or the rule that denies it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_path: Option<String>,
     #[serde(flatten)]
     detail: Option<Detail>,
 }
@@ -106,11 +111,7 @@ struct Detail {
     startup_policy: &'static str,
     startup_source: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    startup_skip_reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     startup_env_var: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_path: Option<String>,
     sharing: &'static str,
     running: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,10 +140,12 @@ const WORDS_BYTES: usize = 2_000;
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     let (gateway, permit) = (asking.gateway, &asking.call.permit);
-    if let Some(name) = &input.server {
+    let state = gateway.state();
+    if let Some(name) = &input.server
+        && state.unavailable(permit, name).is_none()
+    {
         gateway.server(permit, name)?;
     }
-    let state = gateway.state();
     let seen: Vec<_> = state
         .servers
         .values()
@@ -150,25 +153,32 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .collect();
     let mut counts = BTreeMap::new();
     let mut servers = Vec::new();
+    let wanted = |name: &str, status: Status| match (&input.server, &input.status) {
+        (Some(wanted), _) => wanted == name,
+        (None, Some(wanted)) => wanted == status.name(),
+        (None, None) => true,
+    };
     for server in seen {
         let status = server.status();
         *counts.entry(status.name()).or_insert(0) += 1;
-        let telling = matches!(status, Status::Online | Status::Failed) || server.is_starting();
-        let wanted = match (&input.server, &input.status) {
-            (Some(name), _) => **name == **server.name(),
-            (None, Some(wanted)) => wanted == status.name(),
-            (None, None) => input.all || telling,
-        };
-        if wanted {
+        if wanted(server.name(), status) {
             servers.push(row(&asking, server, status, input.server.is_some()));
         }
     }
+    for one in state.unavailable_to(permit) {
+        let status = Status::Withheld;
+        *counts.entry(status.name()).or_insert(0) += 1;
+        if wanted(&one.name, status) {
+            servers.push(unavailable(one));
+        }
+    }
+    servers.sort_by(|one, other| one.name.cmp(&other.name));
     let hint = match (&input.server, &input.status) {
         (None, None) => waiting(&state, permit),
         _ => None,
     };
     let operator = state.rules.may_operate(permit);
-    let problems = gateway.problems(&state).into_iter();
+    let problems = gateway.problems(&state, permit).into_iter();
     asking
         .reply(Output {
             revision_id: gateway.revision(),
@@ -247,6 +257,27 @@ pub(super) fn waiting(state: &State, permit: &Permit) -> Option<String> {
         .then(|| hint.to_owned())
 }
 
+/// The row of a server that is configured and cannot be used.
+fn unavailable(one: Unavailable) -> Row {
+    Row {
+        name: one.name,
+        status: Status::Withheld.name(),
+        starting: false,
+        tool_count: None,
+        protocol_version: None,
+        error: Some(one.reason),
+        auth: if one.is_denied {
+            Auth::denied()
+        } else {
+            Auth::default()
+        },
+        next_step: None,
+        startup_skip_reason: one.is_denied.then_some("policy_denied"),
+        source_path: one.file,
+        detail: None,
+    }
+}
+
 fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row {
     let state = asking.gateway.state();
     let seen = server.seen();
@@ -270,6 +301,8 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
     let refused = trouble.as_ref().and_then(|trouble| trouble.auth.clone());
     let agreement = server.agreement();
     let name = server.name();
+    let written = server.written();
+    let startup_policy = written.start();
     Row {
         name: name.to_string(),
         status: status.name(),
@@ -289,17 +322,19 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
                 format!("give {name} its credential in the configuration, then call again")
             }),
         },
+        startup_skip_reason: skipped.filter(|_| whole),
+        source_path: written
+            .file
+            .filter(|_| whole)
+            .map(|file| file.display().to_string()),
         detail: whole.then(|| {
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
             let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());
             let about = seen.as_ref().map(|seen| &seen.about);
-            let written = server.written();
             Detail {
-                startup_policy: written.start(),
+                startup_policy,
                 startup_source: written.origin,
-                startup_skip_reason: skipped,
                 startup_env_var: wants_first,
-                source_path: written.file.as_ref().map(|file| file.display().to_string()),
                 sharing: server.definition.sharing.name(),
                 running: server.running(),
                 server_info: about.map(|about| about.server.clone()),

@@ -85,7 +85,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             servers_online: servers.iter().filter(|server| server.is_online()).count(),
             tools_indexed: tools.count(),
             revision_id: gateway.revision(),
-            errors: gateway.problems(&state),
+            errors: gateway.problems(&state, permit),
             still_starting,
             pending_requests_seen: ended.calls,
             pending_requests_cancelled: ended.calls,

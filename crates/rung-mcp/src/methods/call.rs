@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
@@ -66,6 +67,7 @@ pub(super) struct Start {
     /// The run that this request brings answers for.
     waiting: Option<Waiting>,
     trace: Option<Arc<Trace>>,
+    wait: Option<Duration>,
 }
 
 impl Start {
@@ -106,6 +108,7 @@ impl Start {
             client,
             waiting,
             trace: meta.trace(),
+            wait: meta.wait(),
         })
     }
 
@@ -123,6 +126,7 @@ impl Start {
             names: Names::Dotted,
             peer: self.exchange.clone(),
             trace: self.trace.clone(),
+            wait: self.wait,
         }
     }
 

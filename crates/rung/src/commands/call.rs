@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Class, Code, Fault, nearest};
@@ -27,7 +28,7 @@ pub(super) fn run(args: &CallArgs, settings: &Settings) -> Result {
     let runtime = super::runtime()?;
     let called = runtime.block_on(async {
         let called = tokio::select! {
-            called = call(&connection, &args.tool, &arguments, person) => called,
+            called = call(&connection, args, &arguments, person) => called,
             // Whoever interrupts wants it stopped, not forgotten.
             () = super::asked_to_stop() => {
                 let why = "interrupted; the server was asked to stop";
@@ -110,9 +111,12 @@ fn arguments(given: Option<&str>) -> Result<Box<RawValue>, Fault> {
     Ok(arguments)
 }
 
+/// Time of a call in which its answer travels, and is not waited for.
+const MARGIN: Duration = Duration::from_secs(2);
+
 async fn call(
     connection: &Connection,
-    name: &str,
+    args: &CallArgs,
     arguments: &RawValue,
     person: Arc<Person>,
 ) -> Result<Answer, Fault> {
@@ -120,11 +124,15 @@ async fn call(
         .tools(&How::default())
         .await
         .map_err(Error::into_fault)?;
+    let name = args.tool.as_str();
     let Some(tool) = tools.tools.iter().find(|tool| &*tool.name == name) else {
         return Err(unknown(name, &tools.tools));
     };
+    // This process asks once: a gateway that says "again in a few seconds" has not answered it.
+    let wait = Duration::from_secs(args.reach.timeout).saturating_sub(MARGIN);
     let how = How {
         delegate: Some(person),
+        meta: Some(json!({"rung/wait_ms": wait.as_millis()}).to_string()),
         ..How::default()
     };
     connection

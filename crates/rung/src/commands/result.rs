@@ -15,7 +15,7 @@ use crate::exit::{Result, Stop, output};
 use crate::results::Results;
 use crate::settings::Settings;
 use crate::shelf::Stored;
-use crate::tools::ReadInput;
+use crate::tools::{Reachable, ReadInput};
 
 pub(super) fn run(command: ResultCommand, settings: &Settings) -> Result {
     let results = Results::open(settings)?;
@@ -182,7 +182,7 @@ fn type_of(path: &Path) -> &'static str {
 }
 
 fn read(results: &Results, permit: Permit, settings: &Settings, args: ReadArgs) -> Result {
-    let toolbox = results.toolbox(settings)?;
+    let toolbox = results.toolbox(settings, Reachable::default())?;
     let call = Call {
         budget: Budget::bytes(settings.reply_max_bytes()),
         rendering: match args.form {

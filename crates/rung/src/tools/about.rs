@@ -5,30 +5,95 @@
     reason = "these comments are the schema that agents read"
 )]
 
-use rung_auth::Access;
+use std::sync::Arc;
+
+use rung_auth::{Access, Permit};
+use rung_db::Holds;
 use rung_fault::Fault;
+use rung_gateway::Gateway;
 use rung_mcp::Version;
-use rung_tool::{Answer, Call, Tool};
+use rung_tool::{Answer, Call, Tool, ToolSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::shelf::Shelf;
+use crate::tokens::is_agent;
 
 /// A small i.
 const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTggN3Y2TTggM3YyJyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
 
+/// What a caller reaches beside stored results.
+#[derive(Clone, Default)]
+pub(crate) struct Reachable {
+    pub(crate) data: Option<Arc<dyn ToolSource>>,
+    pub(crate) databases: Option<Arc<rung_db::Tools>>,
+    pub(crate) servers: Option<Gateway>,
+}
+
+impl Reachable {
+    /// Every source that this caller may see, and no other.
+    async fn sources(&self, permit: &Permit) -> Result<Vec<Source>, Fault> {
+        let source = |kind, name: String, what: String| Source { name, kind, what };
+        let mut all = vec![source(
+            "results",
+            "rung".to_owned(),
+            "results that were too long to be sent whole".to_owned(),
+        )];
+        if let Some(data) = &self.data
+            && !data.list(permit).await?.is_empty()
+        {
+            let what = "personal data that the owner granted".to_owned();
+            all.push(source("personal_data", "personal data".to_owned(), what));
+        }
+        // A client that reads personal data under a grant is offered nothing else.
+        if is_agent(permit) {
+            return Ok(all);
+        }
+        let mut databases = self
+            .databases
+            .as_ref()
+            .map(|databases| databases.databases(permit))
+            .unwrap_or_default();
+        databases.sort_by(|one, other| one.0.cmp(&other.0));
+        all.extend(databases.into_iter().map(|(name, holds, access)| {
+            let holds = match holds {
+                Holds::Facts => "facts, asked by Datalog",
+                Holds::Tables => "tables of keys and values",
+            };
+            let what = match access {
+                Access::Read => format!("{holds}; you may read it"),
+                Access::Write => format!("{holds}; you may change it"),
+            };
+            source("database", name, what)
+        }));
+        let servers = self.servers.as_ref();
+        let servers = servers.map(|gateway| gateway.servers(permit));
+        let servers = servers.into_iter().flatten();
+        all.extend(servers.map(|(name, what)| source("server", name, what)));
+        Ok(all)
+    }
+}
+
 /// Says what is here.
 pub(crate) struct About {
     shelf: Shelf,
+    reachable: Reachable,
     reply_bytes: usize,
     ttl_s: u64,
     max_bytes: u64,
 }
 
 impl About {
-    pub(crate) fn new(shelf: Shelf, reply_bytes: usize, ttl_s: u64, max_bytes: u64) -> Self {
+    pub(crate) fn new(
+        shelf: Shelf,
+        reachable: Reachable,
+        reply_bytes: usize,
+        ttl_s: u64,
+        max_bytes: u64,
+    ) -> Self {
         Self {
             shelf,
+            reachable,
             reply_bytes,
             ttl_s,
             max_bytes,
@@ -49,6 +114,7 @@ pub(crate) struct AboutOutput {
     caller: String,
     /// read or write.
     access: &'static str,
+    /// Everything that you reach: stored results, personal data, databases, MCP servers.
     sources: Vec<Source>,
     limits: Limits,
     /// Results kept for you; resources/list names them.
@@ -57,8 +123,10 @@ pub(crate) struct AboutOutput {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Source {
-    name: &'static str,
-    what: &'static str,
+    name: String,
+    /// results, personal_data, database or server.
+    kind: &'static str,
+    what: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -100,10 +168,7 @@ impl Tool for About {
                 Access::Read => "read",
                 Access::Write => "write",
             },
-            sources: vec![Source {
-                name: "rung",
-                what: "results that were too long to be sent whole",
-            }],
+            sources: self.reachable.sources(&call.permit).await?,
             limits: Limits {
                 reply_bytes: self.reply_bytes,
                 kept_bytes: self.max_bytes,

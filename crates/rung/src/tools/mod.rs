@@ -3,5 +3,5 @@
 mod about;
 mod read;
 
-pub(crate) use about::About;
+pub(crate) use about::{About, Reachable};
 pub(crate) use read::{Read, ReadInput};

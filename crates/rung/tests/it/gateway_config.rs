@@ -83,7 +83,7 @@ fn a_file_as_people_have_it_is_taken_and_what_is_left_out_is_named() {
     let health = &health["structuredContent"];
     assert_eq!(
         health["counts"],
-        json!({"online": 1, "withheld": 1}),
+        json!({"online": 1, "withheld": 4}),
         "{health}"
     );
     let problems = health["problems"].to_string();

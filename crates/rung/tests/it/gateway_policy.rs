@@ -43,8 +43,9 @@ fn found(client: &mut Client, query: &str) -> Vec<String> {
     ids.collect()
 }
 
+/// A denied tool is absent. A denied server is named with its reason to the local process, and used in no way.
 #[test]
-fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
+fn what_is_denied_is_used_in_no_way() {
     let (street, policy) = street();
     // It is known from before the policy was there.
     let mut before = street.client(&[]);
@@ -65,7 +66,7 @@ fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
             .iter()
             .all(|id| id != "house::book")
     );
-    for id in ["house::env", "house::book", "secret::count", "env", "book"] {
+    for id in ["house::env", "house::book", "env", "book"] {
         let nothing = format!("house::nothing{}", id.len());
         for tool in ["gateway.describe", "gateway.invoke"] {
             let denied = client.call(tool, &json!({"tool_id": id}));
@@ -101,10 +102,11 @@ fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
                 })
                 .unwrap(),
         );
-        assert_eq!(error(&denied)["code"], "unknown_server", "{tool}: {denied}");
+        assert_denied(&denied);
     }
     for (tool, arguments) in [
-        ("gateway.health", json!({"server": "secret"})),
+        ("gateway.describe", json!({"tool_id": "secret::count"})),
+        ("gateway.invoke", json!({"tool_id": "secret::count"})),
         (
             "gateway.catalog_search",
             json!({"filters": {"server": "secret"}}),
@@ -112,11 +114,16 @@ fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
         ("gateway.list_pending", json!({"server": "secret"})),
         ("gateway.tasks_list", json!({"server_name": "secret"})),
     ] {
-        let denied = client.call(tool, &arguments);
-        assert_eq!(error(&denied)["code"], "unknown_server", "{tool}: {denied}");
+        assert_denied(&client.call(tool, &arguments));
     }
-    let health = client.call("gateway.health", &json!({"all": true}));
-    assert!(!health.to_string().contains("secret"), "{health}");
+    let health = client.call("gateway.health", &json!({"server": "secret"}));
+    let row = &health["structuredContent"]["servers"][0];
+    assert_eq!(
+        (&row["status"], &row["auth_state"]),
+        (&json!("withheld"), &json!("policy_denied")),
+        "{health}"
+    );
+    assert!(row.get("tool_count").is_none(), "{health}");
     let refreshed = client.call("gateway.refresh", &json!({}));
     let refreshed = &refreshed["structuredContent"];
     assert_eq!(refreshed["servers_seen"], 1, "{refreshed}");
@@ -137,6 +144,16 @@ fn what_is_denied_is_as_what_is_not_there_by_whichever_way() {
     assert_eq!(
         (street.times("house", "env"), street.times("house", "read")),
         (0, 0)
+    );
+}
+
+fn assert_denied(reply: &Value) {
+    let denied = error(reply);
+    assert_eq!(denied["code"], "source_unavailable", "{denied}");
+    let message = denied["message"].as_str().unwrap();
+    assert!(
+        message.contains("secret") && message.contains("policy denies it"),
+        "{denied}"
     );
 }
 
@@ -436,9 +453,13 @@ fn an_allowlist_lets_nothing_else_through() {
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
     connect(&mut client, "house");
     assert_eq!(found(&mut client, ""), ["house::count"]);
-    for id in ["house::say", "house::env", "other::count"] {
+    for (id, code) in [
+        ("house::say", "unknown_tool"),
+        ("house::env", "unknown_tool"),
+        ("other::count", "source_unavailable"),
+    ] {
         let denied = client.invoke(id, &json!({}));
-        assert_eq!(error(&denied)["code"], "unknown_tool", "{id}: {denied}");
+        assert_eq!(error(&denied)["code"], code, "{id}: {denied}");
     }
     assert_eq!(street.starts("other"), 0);
 }

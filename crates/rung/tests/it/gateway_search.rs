@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Session, Street, error, plays, text, until};
+use crate::gateway::{Client, Session, Street, error, mischief, plays, text, until};
 use crate::http::Server;
 use crate::stdio::Stdio;
 
@@ -20,20 +20,31 @@ fn ids(found: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn servers_that_nobody_has_seen_are_named_and_then_found() {
-    let street = Street::with_a_house();
+fn a_server_that_takes_longer_than_a_search_waits_is_named_and_then_found() {
+    let street = Street::new();
+    let door = street.sandbox.home().join("door");
+    let (door_path, house) = (door.display(), mischief());
+    let script = format!(
+        "while [ ! -e {door_path} ]; do sleep 0.05; done; exec {} house",
+        house.display()
+    );
+    let mut slow = street.house("slow");
+    slow["command"] = "/bin/sh".into();
+    slow["args"] = json!(["-c", script]);
+    street.configure(&json!({"slow": slow}));
     let mut client = street.client(&[]);
     let first = search(&mut client, &json!({"query": "book a hotel"}));
-    assert_eq!(first["not_seen_yet"], json!(["house"]), "{first}");
+    assert_eq!(first["not_seen_yet"], json!(["slow"]), "{first}");
     assert!(
         first["hint"].as_str().unwrap().contains("search again"),
         "{first}"
     );
+    std::fs::write(&door, "").unwrap();
     let found = until("the server is seen", || {
         let found = search(&mut client, &json!({"query": "book a hotel"}));
         found.get("not_seen_yet").is_none().then_some(found)
     });
-    assert_eq!(ids(&found)[0], "house::book", "{found}");
+    assert_eq!(ids(&found)[0], "slow::book", "{found}");
 }
 
 #[test]

@@ -27,20 +27,21 @@ fn everything_is_answered_at_once_while_forty_servers_hang() {
     assert!(told.contains("gateway.catalog_search"), "{told}");
     let listed = client.request("tools/list", &json!({}));
     let health = client.call("gateway.health", &json!({}));
+    // All 41 are listed, with no more of each than matters.
+    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    assert_eq!(rows.len(), 41, "{health}");
     assert!(
-        health.to_string().len() < 2_048 && health["structuredContent"].to_string().len() < 1_024,
+        health.to_string().len() < 6_144 && health["structuredContent"].to_string().len() < 2_048,
         "{health}"
     );
     assert_eq!(health["structuredContent"]["counts"], json!({"lazy": 41}));
     assert_eq!(street.starts("hangs"), 0, "nobody asked for them");
     let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
-    assert_eq!(
-        found["structuredContent"]["not_seen_yet"]
-            .as_array()
-            .unwrap()
-            .len(),
-        41
-    );
+    // Up to eight that hang stand before it, and it may not have had its turn.
+    let unseen = found["structuredContent"]["not_seen_yet"]
+        .as_array()
+        .unwrap();
+    assert!((40..=41).contains(&unseen.len()), "{found}");
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,

@@ -1,6 +1,7 @@
 //! The real executable, from the outside. One behaviour a file.
 #![allow(clippy::unwrap_used, clippy::too_many_lines)]
 
+mod about;
 mod agents;
 mod authorization;
 mod bounds;
@@ -34,6 +35,7 @@ mod gateway_disk;
 mod gateway_ending;
 mod gateway_eras;
 mod gateway_failures;
+mod gateway_first_search;
 mod gateway_guidance;
 mod gateway_http;
 mod gateway_load;
@@ -46,6 +48,7 @@ mod gateway_secrets;
 mod gateway_sharing;
 mod gateway_start;
 mod gateway_tasks;
+mod gateway_unavailable;
 mod gateway_windows;
 mod handles;
 mod help;

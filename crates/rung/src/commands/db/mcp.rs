@@ -14,6 +14,7 @@ use crate::databases;
 use crate::exit::Result;
 use crate::results::Results;
 use crate::settings::Settings;
+use crate::tools::Reachable;
 
 pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) -> Result {
     crate::commands::log_to_stderr(settings);
@@ -36,7 +37,12 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
     let roots = roots.iter().map(root);
     let roots = roots.collect::<std::result::Result<_, _>>()?;
     let databases = databases::anywhere(allow_writes, roots, settings, &results)?;
-    let own = results.toolbox(settings)?;
+    let databases = Arc::new(databases);
+    let reachable = Reachable {
+        databases: Some(databases.clone()),
+        ..Reachable::default()
+    };
+    let own = results.toolbox(settings, reachable)?;
     let server = Server::new(Offer {
         name: "rung-db".to_owned(),
         title: "Databases".to_owned(),
@@ -44,7 +50,7 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         face: rung_fault::Face::Datalevin,
         icon: crate::offer::ICON.to_owned(),
         instructions: Box::new(|_| databases::INSTRUCTIONS.to_owned()),
-        tools: Arc::new(Sources(vec![Arc::new(databases), Arc::new(own)])),
+        tools: Arc::new(Sources(vec![databases, Arc::new(own)])),
         resources: Arc::new(results.resources()),
         prompts: None,
         changes: None,

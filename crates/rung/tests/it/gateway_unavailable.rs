@@ -1,0 +1,288 @@
+//! Servers that are configured and cannot be used: who learns of them, and how much. And names that are nearly right, which never
+//! lead to another server.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Client, Session, Street, error, plays};
+
+const GRANT: &str = "\
+[[servers]]
+name = \"house\"
+
+[[servers]]
+name = \"broken\"
+
+[[servers]]
+name = \"off\"
+
+[[servers]]
+name = \"denied\"
+";
+
+/// Names of servers that cannot be used, with a word of each reason.
+const UNUSABLE: [(&str, &str); 3] = [
+    ("broken", "neither a command nor a url"),
+    ("off", "disabled"),
+    ("denied", "policy"),
+];
+
+/// A place with one server that works and one of every sort that does not, and the tokens of a caller who was granted them while
+/// they worked, of one who was granted only the first, and of one without a grant.
+struct Place {
+    street: Street,
+    policy: String,
+    granted: String,
+    narrow: String,
+    plain: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let street = Street::new();
+        let house = |name: &str| street.house(name);
+        street.configure(&json!({
+            "house": house("house"), "broken": house("broken"), "off": house("off"), "denied": house("denied"),
+        }));
+        let token = |name: &str, grant: &str| {
+            let file = street.sandbox.write(&format!("{name}.toml"), grant);
+            let mut command = street.sandbox.command();
+            command
+                .args(["token", "new", name, "--grant"])
+                .arg(file)
+                .env("PMCP_CONFIG", street.file());
+            let ran = crate::sandbox::run(&mut command);
+            assert_eq!(ran.status, 0, "{ran:?}");
+            ran.stdout.trim().to_owned()
+        };
+        let granted = token("granted", GRANT);
+        let narrow = token("narrow", "[[servers]]\nname = \"house\"\n");
+        let plain = street.token("plain");
+        let mut off = house("off");
+        off["disabled"] = true.into();
+        street.configure(&json!({
+            "house": house("house"), "broken": {"args": []}, "off": off, "denied": house("denied"),
+        }));
+        let policy = street
+            .sandbox
+            .write("policy.yaml", "servers: {denylist: [denied]}");
+        let policy = policy.to_str().unwrap().to_owned();
+        Self {
+            street,
+            policy,
+            granted,
+            narrow,
+            plain,
+        }
+    }
+}
+
+/// Every way to ask for a server by name, but for its health.
+fn ways(server: &str) -> Vec<(&'static str, Value)> {
+    let id = format!("{server}::count");
+    vec![
+        ("gateway.invoke", json!({"tool_id": id})),
+        ("gateway.describe", json!({"tool_id": id})),
+        (
+            "gateway.catalog_search",
+            json!({"filters": {"server": server}}),
+        ),
+    ]
+}
+
+#[test]
+fn the_local_process_learns_the_reason_and_the_file() {
+    let place = Place::new();
+    let mut client = place.street.client(&["--policy", &place.policy]);
+    for (server, reason) in UNUSABLE {
+        let file = if server == "denied" {
+            "policy.yaml"
+        } else {
+            "servers.json"
+        };
+        let mut all = ways(server);
+        all.push(("gateway.connect_server", json!({"server_name": server})));
+        for (tool, arguments) in all {
+            let refused = client.call(tool, &arguments);
+            let refused = error(&refused);
+            assert_eq!(refused["code"], "source_unavailable", "{tool}: {refused}");
+            let message = refused["message"].as_str().unwrap();
+            for part in [server, reason, file] {
+                assert!(message.contains(part), "{tool}: {refused}");
+            }
+        }
+        let health = client.call("gateway.health", &json!({"server": server}));
+        let row = &health["structuredContent"]["servers"][0];
+        assert_eq!(
+            (&row["name"], &row["status"]),
+            (&json!(server), &json!("withheld")),
+            "{health}"
+        );
+        assert!(row["error"].as_str().unwrap().contains(reason), "{row}");
+        assert!(row.to_string().contains(file), "{row}");
+    }
+    let health = client.call("gateway.health", &json!({}));
+    let health = &health["structuredContent"];
+    assert_eq!(
+        health["counts"],
+        json!({"lazy": 1, "withheld": 3}),
+        "{health}"
+    );
+    for (server, _) in UNUSABLE {
+        assert_eq!(place.street.starts(server), 0, "{server}");
+    }
+}
+
+#[test]
+fn a_caller_whose_grant_names_a_server_learns_the_reason_and_no_file() {
+    let place = Place::new();
+    let server = place.street.listening(&["--policy", &place.policy]);
+    let session = Session::open(&server, Some(&place.granted));
+    for (server, reason) in UNUSABLE {
+        for (tool, arguments) in ways(server) {
+            let refused = session.call(tool, &arguments);
+            let refused = error(&refused);
+            assert_eq!(refused["code"], "source_unavailable", "{tool}: {refused}");
+            let message = refused["message"].as_str().unwrap();
+            assert!(
+                message.contains(server) && message.contains(reason),
+                "{tool}: {refused}"
+            );
+            let told = refused.to_string();
+            for file in ["servers.json", "policy.yaml", "/"] {
+                assert!(!told.contains(file), "{tool}: {refused}");
+            }
+        }
+        let health = session.call("gateway.health", &json!({"server": server}));
+        let row = &health["structuredContent"]["servers"][0];
+        assert!(row["error"].as_str().unwrap().contains(reason), "{row}");
+        assert!(
+            !row.to_string().contains(".json") && !row.to_string().contains(".yaml"),
+            "{row}"
+        );
+    }
+    let health = session.call("gateway.health", &json!({}));
+    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    let names: Vec<&str> = rows
+        .iter()
+        .map(|row| row["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["broken", "denied", "house", "off"], "{health}");
+}
+
+#[test]
+fn to_every_other_caller_such_a_server_is_absent() {
+    let place = Place::new();
+    let server = place.street.listening(&["--policy", &place.policy]);
+    for token in [&place.narrow, &place.plain] {
+        let session = Session::open(&server, Some(token));
+        for (server, _) in UNUSABLE {
+            let mut all = ways(server);
+            all.push(("gateway.health", json!({"server": server})));
+            for (tool, arguments) in all {
+                let nothing = "x".repeat(server.len());
+                let other = arguments.to_string().replace(server, &nothing);
+                let other: Value = serde_json::from_str(&other).unwrap();
+                let refused = session.call(tool, &arguments).to_string();
+                let absent = session.call(tool, &other).to_string();
+                assert_eq!(refused.replace(server, &nothing), absent, "{tool}");
+            }
+        }
+        for tool in ["gateway.health", "gateway.catalog_search"] {
+            let told = session.call(tool, &json!({})).to_string();
+            for (server, _) in UNUSABLE {
+                // As a whole word: one of them begins a status, too.
+                let word = |part: &str| part == server;
+                let mut words = told.split(|c: char| !c.is_alphanumeric());
+                assert!(!words.any(word), "{tool}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_source_that_the_settings_switch_off_is_named() {
+    let street = Street::with_a_house();
+    let command = plays("house")["command"].as_str().unwrap().to_owned();
+    let settings = format!("[sources.notes]\ncommand = [{command:?}, \"house\"]\noff = true\n");
+    street.sandbox.write(".config/rung/config.toml", settings);
+    let mut client = street.client(&[]);
+    let refused = client.invoke("notes::count", &json!({}));
+    let refused = error(&refused);
+    assert_eq!(refused["code"], "source_unavailable", "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    for part in ["notes", "sources.notes.off", "config.toml"] {
+        assert!(message.contains(part), "{refused}");
+    }
+}
+
+fn fault(client: &mut Client, tool: &str, arguments: &Value) -> String {
+    let refused = client.call(tool, arguments);
+    error(&refused).to_string()
+}
+
+#[test]
+fn a_name_that_is_nearly_right_never_leads_to_another_server() {
+    let street = Street::new();
+    street.configure(&json!({"house": street.house("house"), "odd": plays("odd")}));
+    let mut client = street.client(&[]);
+    for server in ["house", "odd"] {
+        client.call("gateway.connect_server", &json!({"server_name": server}));
+    }
+    for tool in ["gateway.invoke", "gateway.describe"] {
+        // The tool is another server's.
+        let told = fault(&mut client, tool, &json!({"tool_id": "odd::cuont"}));
+        assert!(!told.contains("house"), "{told}");
+        let told = fault(&mut client, tool, &json!({"tool_id": "odd::count"}));
+        assert!(!told.contains("house"), "{told}");
+        // The server is none.
+        for id in ["huose::count", "hous::cuont"] {
+            let told = fault(&mut client, tool, &json!({"tool_id": id}));
+            assert!(!told.contains("house::"), "{told}");
+            assert!(!told.contains("did you mean"), "{told}");
+            assert!(told.contains("gateway.health"), "{told}");
+        }
+        // Its own tools are still proposed.
+        let told = fault(&mut client, tool, &json!({"tool_id": "house::cuont"}));
+        assert!(told.contains("did you mean `house::count`?"), "{told}");
+        let told = fault(&mut client, tool, &json!({"tool_id": "odd::bettr"}));
+        assert!(told.contains("did you mean `odd::better`?"), "{told}");
+    }
+    let told = fault(
+        &mut client,
+        "gateway.connect_server",
+        &json!({"server_name": "huose"}),
+    );
+    assert!(!told.contains("did you mean"), "{told}");
+}
+
+#[test]
+fn health_lists_every_server_of_the_caller() {
+    let place = Place::new();
+    let street = &place.street;
+    street.configure(&json!({"house": street.house("house"), "other": street.house("other"), "dies": plays("dies")}));
+    let mut client = street.client(&[]);
+    client.invoke("house::count", &json!({}));
+    client.invoke("dies::count", &json!({}));
+    let health = client.call("gateway.health", &json!({}));
+    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["name"].as_str().unwrap(),
+                row["status"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [("dies", "error"), ("house", "online"), ("other", "lazy")],
+        "{health}"
+    );
+    let server = street.listening(&[]);
+    let session = Session::open(&server, Some(&place.narrow));
+    let health = session.call("gateway.health", &json!({}));
+    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{health}");
+    assert_eq!(rows[0]["name"], "house", "{health}");
+}
