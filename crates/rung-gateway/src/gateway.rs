@@ -297,7 +297,7 @@ impl Gateway {
     /// Entries are named only to a caller who learns of them with their file.
     pub(crate) fn problems(&self, state: &State, permit: &Permit) -> Vec<String> {
         let skipped = state.skipped.iter().filter(|entry| {
-            state.rules.disclosure(permit, &entry.name) == Some(Disclosure::ReasonAndFile)
+            Rules::disclosure(permit, &entry.name) == Some(Disclosure::ReasonAndFile)
         });
         let skipped =
             skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
@@ -731,7 +731,7 @@ impl State {
     /// Why a server that is configured cannot be used by anyone; `None` where it can, where there is none, and where the caller is not
     /// to know of it.
     pub(crate) fn unavailable(&self, permit: &Permit, name: &str) -> Option<Unavailable> {
-        let disclosure = self.rules.disclosure(permit, name)?;
+        let disclosure = Rules::disclosure(permit, name)?;
         let usable = self.servers.contains_key(name);
         // The strongest file comes first.
         let skipped = self.skipped.iter().find(|entry| entry.name == name);

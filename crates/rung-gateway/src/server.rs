@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_mcp::Capabilities;
 use rung_mcp::connect::{Agreement, Connection, Options, Target};
@@ -153,6 +154,12 @@ impl Server {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.definition.name
+    }
+
+    /// The file that its entry is in. Paths of this machine are for the local process alone.
+    pub(crate) fn file_for(&self, permit: &Permit) -> Option<String> {
+        let file = self.written().file.filter(|_| permit.is_local());
+        file.map(|file| file.display().to_string())
     }
 
     /// Where it is written now.
@@ -297,7 +304,7 @@ impl Server {
                 tasks: true,
             }
         };
-        self.open_for(whose, can).await
+        self.open_for(whose, can, &call.permit).await
     }
 
     /// Reserves the background listing of this server: `false` where one is queued or under way, or failed a moment ago.
@@ -344,7 +351,7 @@ impl Server {
     }
 
     async fn stop_unless_used(&self, used: InUse) {
-        let stays = self.written().eager && self.is_shared();
+        let stays = self.written().eager;
         let instance = used.instance.clone();
         let unused = {
             let mut instances = self.instances.lock();
@@ -352,7 +359,8 @@ impl Server {
             let only_ours = instance.busy.load(Ordering::Acquire) == 1
                 && instance.watched.lock().is_empty()
                 && !instance.is_called.load(Ordering::Acquire);
-            let unused = !stays && only_ours && instance.is_open();
+            // No caller is served by this instance of a server that is not shared.
+            let unused = instance.is_open() && (!self.is_shared() || !stays && only_ours);
             if unused {
                 instances.remove(&Whose::Everybody);
             }
@@ -364,9 +372,14 @@ impl Server {
         }
     }
 
-    async fn open_for(self: &Arc<Self>, whose: Whose, can: Capabilities) -> Result<InUse, Fault> {
+    async fn open_for(
+        self: &Arc<Self>,
+        whose: Whose,
+        can: Capabilities,
+        permit: &Permit,
+    ) -> Result<InUse, Fault> {
         if let Some(withheld) = &self.definition.withheld {
-            return Err(self.held_back(withheld));
+            return Err(self.held_back(withheld, permit));
         }
         let instance = self.instance(whose, can);
         instance.is_called.store(true, Ordering::Release);

@@ -102,7 +102,7 @@ impl Rules {
     }
 
     /// How much a caller learns of a server that is configured and cannot be used. The others are not to know that it exists.
-    pub(crate) fn disclosure(&self, permit: &Permit, server: &str) -> Option<Disclosure> {
+    pub(crate) fn disclosure(permit: &Permit, server: &str) -> Option<Disclosure> {
         let named = |scope: &rung_auth::Scope| scope.servers.iter().any(|of| of.name == server);
         if permit.is_local() {
             Some(Disclosure::ReasonAndFile)

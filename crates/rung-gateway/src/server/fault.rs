@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault};
 use rung_mcp::connect::Error;
 use serde_json::json;
@@ -110,7 +111,7 @@ impl Server {
         ))
     }
 
-    pub(super) fn held_back(&self, withheld: &Withheld) -> Fault {
+    pub(super) fn held_back(&self, withheld: &Withheld, permit: &Permit) -> Fault {
         let name = self.name();
         match withheld {
             Withheld::Untrusted => {
@@ -126,11 +127,13 @@ impl Server {
                     .with_hint(format!("ask the user to set {variables}, then call again"))
                     .with(Detail::Auth, json!(auth))
             }
-            Withheld::Unusable(why) => Fault::new(
-                Code::SourceUnavailable,
-                format!("{name} cannot be reached: {why}"),
-            )
-            .with_hint("ask the user to correct its entry in the configuration"),
+            Withheld::Unusable(why) => {
+                let file = self.file_for(permit).map(|file| format!(" ({file})"));
+                let file = file.unwrap_or_default();
+                let why = format!("{name} cannot be reached: {why}{file}");
+                Fault::new(Code::SourceUnavailable, why)
+                    .with_hint("ask the user to correct its entry in the configuration")
+            }
         }
     }
 }

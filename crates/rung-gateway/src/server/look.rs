@@ -132,7 +132,7 @@ impl Server {
             roots: false,
             ..Capabilities::ALL
         };
-        let instance = self.open_for(whose, can).await?;
+        let instance = self.open_for(whose, can, &listener.permit).await?;
         let mut watched = instance.watched.lock();
         if let Some(listening) = watched.get_mut(uri) {
             let listeners = listening.listeners;

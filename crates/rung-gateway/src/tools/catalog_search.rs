@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rung_auth::Permit;
 use rung_fault::Fault;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use super::health::waiting;
 use super::{Asking, Definition, READS};
 use crate::candidate::{Candidate, Identity};
 use crate::commands::{Hint, hints};
-use crate::gateway::State;
+use crate::gateway::{Gateway, State};
 use crate::manifest::candidates;
 use crate::policy::{Package, Thing};
 use crate::seen::{DIALECT, Known, Risk};
@@ -145,17 +146,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let hits = found.hits.iter();
     let hits = hits.filter_map(|hit| shelf.tools.get(hit.document as usize));
     let results: Vec<Card> = hits.map(|tool| card(tool, &state)).collect();
-    let mut unseen = gateway.unseen(permit);
-    unseen.retain(|server| in_question(server));
-    let (failed, fresh): (Vec<_>, Vec<_>) = unseen.iter().partition(|server| {
-        let under_way = server.is_starting() || server.listing_since().is_some();
-        server.trouble().is_some() && !under_way
-    });
-    let names = |servers: Vec<&Arc<Server>>| -> Vec<String> {
-        let servers = servers.into_iter();
-        servers.map(|server| server.name().to_string()).collect()
-    };
-    let (failed, not_seen_yet) = (names(failed), names(fresh));
+    let (failed, not_seen_yet) = unlisted(gateway, permit, in_question);
     let cli_hints = if anywhere {
         hints(permit, &input.query)
     } else {
@@ -223,6 +214,25 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             failed,
         })
         .await
+}
+
+/// The names of servers that were never listed: those that failed, and those that may come yet.
+fn unlisted(
+    gateway: &Gateway,
+    permit: &Permit,
+    in_question: impl Fn(&Server) -> bool,
+) -> (Vec<String>, Vec<String>) {
+    let mut unseen = gateway.unseen(permit);
+    unseen.retain(|server| in_question(server));
+    let (failed, fresh): (Vec<_>, Vec<_>) = unseen.iter().partition(|server| {
+        let under_way = server.is_starting() || server.listing_since().is_some();
+        server.trouble().is_some() && !under_way
+    });
+    let names = |servers: Vec<&Arc<Server>>| -> Vec<String> {
+        let servers = servers.into_iter();
+        servers.map(|server| server.name().to_string()).collect()
+    };
+    (names(failed), names(fresh))
 }
 
 impl State {

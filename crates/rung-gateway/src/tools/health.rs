@@ -323,10 +323,7 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
             }),
         },
         startup_skip_reason: skipped.filter(|_| whole),
-        source_path: written
-            .file
-            .filter(|_| whole)
-            .map(|file| file.display().to_string()),
+        source_path: server.file_for(permit).filter(|_| whole),
         detail: whole.then(|| {
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
             let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());

@@ -325,6 +325,15 @@ struct Members {
     is_error: bool,
 }
 
+/// A value that was passed over.
+struct ScannedValue {
+    span: Range<u64>,
+    /// How it begins.
+    text: Vec<u8>,
+    /// What follows it, spaces apart.
+    after: Option<u8>,
+}
+
 /// Goes through the outermost object once, looking at structure alone.
 struct Scan<R> {
     input: BufReader<R>,
@@ -383,11 +392,11 @@ impl<R: Read> Scan<R> {
             let Some(first) = self.next_solid()? else {
                 return Ok(false);
             };
-            let Some((span, text, after)) = self.spanned(first)? else {
+            let Some(value) = self.spanned(first)? else {
                 return Ok(false);
             };
-            visit(&name, span, &text);
-            match after {
+            visit(&name, value.span, &value.text);
+            match value.after {
                 Some(b',') => next = self.next_solid()?,
                 Some(b'}') => return Ok(true),
                 _ => return Ok(false),
@@ -406,11 +415,11 @@ impl<R: Read> Scan<R> {
             return Ok(true);
         }
         while let Some(first) = next {
-            let Some((span, _, after)) = self.spanned(first)? else {
+            let Some(value) = self.spanned(first)? else {
                 return Ok(false);
             };
-            visit(span);
-            match after {
+            visit(value.span);
+            match value.after {
                 Some(b',') => next = self.next_solid()?,
                 Some(b']') => return Ok(true),
                 _ => return Ok(false),
@@ -420,7 +429,7 @@ impl<R: Read> Scan<R> {
     }
 
     /// Passes over a value that begins with `first`: where it is, how it begins, and what follows it.
-    fn spanned(&mut self, first: u8) -> io::Result<Option<(Range<u64>, Vec<u8>, Option<u8>)>> {
+    fn spanned(&mut self, first: u8) -> io::Result<Option<ScannedValue>> {
         let start = self.at - 1;
         let Some((text, after)) = self.value(first)? else {
             return Ok(None);
@@ -430,7 +439,7 @@ impl<R: Read> Scan<R> {
             Some(b' ' | b'\t' | b'\n' | b'\r') | None => self.next_solid()?,
             after => after,
         };
-        Ok(Some((span, text, after)))
+        Ok(Some(ScannedValue { span, text, after }))
     }
 
     /// The rest of a string, behind its first quote; of a long one, how it begins.
@@ -576,7 +585,7 @@ mod tests {
         let rest: serde_json::Value = serde_json::from_str(&list.rest).unwrap();
         assert_eq!(rest, serde_json::json!({"ttlMs": 7, "nextCursor": "c"}));
         assert!(!list.cut);
-        let many = vec!["\"0123456789012345678901234567\""; 8].join(",");
+        let many = ["\"0123456789012345678901234567\""; 8].join(",");
         let list = items(&format!(r#"{{"tools":[{many}]}}"#)).unwrap();
         assert_eq!((list.items.len(), list.cut), (6, true));
         for (result, has) in [

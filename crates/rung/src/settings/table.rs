@@ -222,7 +222,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Number { min: 1, max: 3_600 },
         default: Some("60"),
         power: Power::Limits,
-        help: "Seconds that another server may take to start.",
+        help: "Seconds that a downstream server may take to start, and then to list what it has.",
     },
     Setting {
         key: "home",

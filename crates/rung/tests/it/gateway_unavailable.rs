@@ -76,6 +76,36 @@ impl Place {
     }
 }
 
+/// An address that cannot be one leaves a server listed: what is wrong is for its callers, the file is not.
+#[test]
+fn the_file_of_a_server_that_cannot_be_reached_is_for_the_local_process() {
+    let place = Place::new();
+    let street = &place.street;
+    street.configure(&json!({"house": street.house("house"), "broken": {"url": "http://a b"}}));
+    let mut client = street.client(&[]);
+    let refused = client.invoke("broken::count", &json!({}));
+    let refused = error(&refused).to_string();
+    assert!(
+        refused.contains("its url") && refused.contains("servers.json"),
+        "{refused}"
+    );
+    let health = client.call("gateway.health", &json!({"server": "broken"}));
+    assert!(health.to_string().contains("servers.json"), "{health}");
+    let server = street.listening(&[]);
+    let session = Session::open(&server, Some(&place.granted));
+    let refused = session.invoke("broken::count", &json!({}));
+    let refused = error(&refused).to_string();
+    assert!(
+        refused.contains("its url") && !refused.contains("servers.json"),
+        "{refused}"
+    );
+    for server in ["broken", "house"] {
+        let health = session.call("gateway.health", &json!({"server": server}));
+        assert_eq!(health["structuredContent"]["servers"][0]["name"], server);
+        assert!(!health.to_string().contains("servers.json"), "{health}");
+    }
+}
+
 /// Every way to ask for a server by name, but for its health.
 fn ways(server: &str) -> Vec<(&'static str, Value)> {
     let id = format!("{server}::count");
