@@ -1,5 +1,7 @@
 //! Pull: an entity as a map, as far as a pattern goes.
 
+use std::collections::BTreeMap;
+
 use rung_edn::{Map, Name, Value};
 
 use crate::datom::{Entity, encoded};
@@ -76,8 +78,8 @@ struct Path<'w> {
     depth: usize,
     /// The entities that it came to by going on with the same pattern.
     through: Vec<Entity>,
-    /// How often it may still go on.
-    left: Option<usize>,
+    /// How often each recursion with a limit may still go on, by its key.
+    left: BTreeMap<Value, usize>,
     /// What was found so far.
     held: Held,
     watch: &'w Watch,
@@ -151,7 +153,7 @@ impl Puller {
         let mut path = Path {
             depth: 0,
             through: Vec::new(),
-            left: None,
+            left: BTreeMap::new(),
             held: Held::default(),
             watch,
         };
@@ -419,7 +421,8 @@ impl Spec {
         match &self.within {
             Within::Pattern(within) => {
                 // It goes on with another pattern, which has come to nothing yet.
-                let (through, left) = (std::mem::take(&mut path.through), path.left.take());
+                let through = std::mem::take(&mut path.through);
+                let left = std::mem::take(&mut path.left);
                 let found = within.entity(moment, e, path);
                 (path.through, path.left) = (through, left);
                 Ok(something(found?))
@@ -428,15 +431,19 @@ impl Spec {
                 if path.through.contains(&e) {
                     return Ok(Some(id_alone(e)));
                 }
-                let left = path.left.or(*times);
-                if left == Some(0) {
-                    return Ok(None);
+                if let Some(times) = times {
+                    let left = path.left.entry(self.key.clone()).or_insert(*times);
+                    if *left == 0 {
+                        return Ok(None);
+                    }
+                    *left -= 1;
                 }
-                let before = std::mem::replace(&mut path.left, left.map(|left| left - 1));
                 path.through.push(e);
                 let found = puller.entity(moment, e, path);
                 path.through.pop();
-                path.left = before;
+                if let (Some(_), Some(left)) = (times, path.left.get_mut(&self.key)) {
+                    *left += 1;
+                }
                 Ok(something(found?))
             }
             Within::Nothing if attribute.component && !self.reverse => {
@@ -447,7 +454,7 @@ impl Spec {
                     all: true,
                     specs: Vec::new(),
                 };
-                let left = path.left.take();
+                let left = std::mem::take(&mut path.left);
                 path.through.push(e);
                 let found = all.entity(moment, e, path);
                 path.through.pop();
