@@ -1,6 +1,7 @@
 //! Values that are found by likeness: texts by their words or by what they mean, vectors by what is near. Their indexes change in
 //! the transaction of the facts themselves.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -188,15 +189,17 @@ pub(crate) struct Changes {
 impl Changes {
     /// Takes in that a fact came to be, or is one no longer; by its key.
     pub(crate) fn note(&mut self, domains: &Domains, key: &[u8], value: &Value, added: bool) {
-        if let Value::String(text) = value {
+        if let Some(text) = text(domains, value) {
             for domain in &domains.texts {
                 let change = if added {
-                    Change::Add(key.to_vec(), text.to_string())
+                    Change::Add(key.to_vec(), text.clone().into_owned())
                 } else {
                     Change::Remove(key.to_vec())
                 };
                 self.texts.entry(domain.clone()).or_default().push(change);
             }
+        }
+        if let Value::String(text) = value {
             for domain in &domains.embeddings {
                 let own = self.embeddings.entry(domain.clone()).or_default();
                 own.push(key, added.then(|| text.clone()));
@@ -261,6 +264,46 @@ impl Changes {
     }
 }
 
+/// The text by whose words a value is found: a document's are its keys and all that it says, one a line.
+fn text<'v>(domains: &Domains, value: &'v Value) -> Option<Cow<'v, str>> {
+    match value {
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Map(_) | Value::Vector(_)
+            if !domains.texts.is_empty() && domains.vectors.is_empty() =>
+        {
+            let mut text = String::new();
+            gather(value, &mut text);
+            Some(Cow::Owned(text))
+        }
+        _ => None,
+    }
+}
+
+fn gather(value: &Value, into: &mut String) {
+    match value {
+        Value::Map(members) => {
+            for (key, value) in members {
+                gather(key, into);
+                gather(value, into);
+            }
+            return;
+        }
+        Value::Vector(items) => return items.iter().for_each(|item| gather(item, into)),
+        Value::String(text) => into.push_str(text),
+        Value::Keyword(name) => {
+            into.push_str(name.as_str());
+            // The words that a name is made of are found as well.
+            let words = name.as_str().replace(['-', '_', '.', '/'], " ");
+            if words != name.as_str() {
+                into.push('\n');
+                into.push_str(&words);
+            }
+        }
+        other => into.push_str(&other.to_string()),
+    }
+    into.push('\n');
+}
+
 /// The numbers of a vector.
 #[expect(
     clippy::cast_possible_truncation,
@@ -268,7 +311,9 @@ impl Changes {
 )]
 pub(crate) fn numbers(value: &Value) -> Option<Vec<f32>> {
     let numbers = value.as_sequence()?.iter();
-    numbers
-        .map(|number| Some(number.as_f64()? as f32))
-        .collect()
+    let number = |number: &Value| match number {
+        Value::Float(number) => Some(*number),
+        number => Some(number.as_f64()? as f32),
+    };
+    numbers.map(number).collect()
 }

@@ -21,6 +21,47 @@ fn ask(db: &Db, query: &str, inputs: &str) -> Result<String, String> {
 }
 
 #[test]
+fn documents_are_found_by_their_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let plain = "{:doc {:db/valueType :db.type/idoc} :page {:db/valueType :db.type/idoc :db/idocFormat :markdown :db/fulltext true}}";
+    db.update_schema(&read(plain).unwrap()).unwrap();
+    // What was there before it was to be found is found as well.
+    let data = "[{:db/id 1 :doc {:title \"The red fox\" :pages [{:text \"over\\nhills\"} {:text \"and dales\" :number 1729}]}}]";
+    db.transact(&read(data).unwrap()).unwrap();
+    let schema =
+        "{:doc {:db/valueType :db.type/idoc :db/fulltext true :db.fulltext/autoDomain true}}";
+    db.update_schema(&read(schema).unwrap()).unwrap();
+    let data =
+        "[{:db/id 2 :doc {:title \"A house\"}} {:db/id 3 :page \"# Old wolves\\n\\nThey sleep.\"}]";
+    db.transact(&read(data).unwrap()).unwrap();
+    let find = "[:find ?e ?a :in $ ?q :where [(fulltext $ ?q) [[?e ?a ?v]]]]";
+    for (words, expected) in [
+        ("\"fox\"", "[1 :doc]"),
+        ("\"hills\"", "[1 :doc]"),
+        ("\"1729\"", "[1 :doc]"),
+        ("\"title\"", "[1 :doc] [2 :doc]"),
+        ("\"sleep\"", "[3 :page]"),
+        ("\"wolves\"", "[3 :page]"),
+        ("[:and \"title\" \"house\"]", "[2 :doc]"),
+        ("\"nothing\"", ""),
+    ] {
+        assert_eq!(ask(&db, find, words), Ok(expected.to_owned()), "{words}");
+    }
+    let own = "[:find ?v :in $ ?q :where [(fulltext $ :doc ?q) [[_ _ ?v]]]]";
+    assert_eq!(
+        ask(&db, own, "\"house\""),
+        Ok("[{:title \"A house\"}]".to_owned())
+    );
+    // What is changed is found as it is.
+    let patch = "[[:db.fn/patchIdoc 2 :doc [[:set [:title] \"A barn\"]]] [:db/retractEntity 1]]";
+    db.transact(&read(patch).unwrap()).unwrap();
+    assert_eq!(ask(&db, find, "\"barn\""), Ok("[2 :doc]".to_owned()));
+    assert_eq!(ask(&db, find, "\"house\""), Ok(String::new()));
+    assert_eq!(ask(&db, find, "\"fox\""), Ok(String::new()));
+}
+
+#[test]
 fn texts_are_found_by_their_words() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path(), &Options::default()).unwrap();
