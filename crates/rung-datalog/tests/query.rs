@@ -60,6 +60,192 @@ fn check(cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
+fn inputs_name_entities_by_lookup_refs_and_idents() {
+    check(&[
+        (
+            "[:find ?a :in $ [?x ...] :where [?x :age ?a]]",
+            "[[:name \"Ada\"] [:name \"Bob\"] [:name \"Cy\"]]",
+            "#{[36] [12]}",
+        ),
+        (
+            "[:find ?x ?a :in $ [?x ...] :where [?x :age ?a]]",
+            "[:ada [:name \"Cy\"] 2 [:name \"nobody\"]]",
+            "#{[:ada 36] [[:name \"Cy\"] 12] [2 36]}",
+        ),
+        (
+            "[:find ?w ?n :in $ [[?x ?w]] :where [?e :boss ?x] [?e :name ?n]]",
+            "[[[:name \"Ada\"] 1] [[:name \"Cy\"] 2] [:ada 3]]",
+            "#{[1 \"Bob\"] [2 \"Di\"] [3 \"Bob\"]}",
+        ),
+        (
+            "[:find ?a :in $ [?x ?y] :where [?x :age ?a] [?x :friend ?y]]",
+            "[:ada [:name \"Bob\"]]",
+            "#{[36]}",
+        ),
+        // A name stands for itself where the attribute is not known, and for its entity where it is.
+        (
+            "[:find ?n ?a :in $ [?x ...] :where [?e ?a ?x] [?e :name ?n]]",
+            "[:ada [:name \"Bob\"]]",
+            "#{[\"Ada\" :db/ident]}",
+        ),
+        (
+            "[:find ?n :in $ ?a [?x ...] :where [?e ?a ?x] [?e :name ?n]]",
+            ":boss [:ada [:name \"Bob\"]]",
+            "#{[\"Bob\"] [\"Cy\"]}",
+        ),
+        // Equality is that of what was given: an entity is a number.
+        (
+            "[:find ?x ?e :in $ [?x ...] :where [?x :age] [?e :boss] [(= ?x ?e)]]",
+            "[:ada [:name \"Bob\"] 2]",
+            "#{[2 2]}",
+        ),
+    ]);
+}
+
+#[test]
+fn rows_of_other_sources_name_entities() {
+    check(&[(
+        "[:find ?a :in $ $rows :where [$rows ?x] [?x :age ?a]]",
+        "[[[:name \"Ada\"]] [[:name \"Cy\"]]]",
+        "#{[36] [12]}",
+    )]);
+}
+
+#[test]
+fn rules_are_called_with_names_of_entities() {
+    let rules = "[[(above ?e ?b) [?e :boss ?b]] [(above ?e ?b) [?e :boss ?x] (above ?x ?b)]]";
+    let mutual = "[[(above ?e ?b) [?e :boss ?b]] [(above ?e ?b) (over ?e ?b)] [(over ?e ?b) [?e :boss ?x] (above ?x ?b)]]";
+    let db = database();
+    for rules in [rules, mutual] {
+        for (query, given, expected) in [
+            (
+                "[:find ?x ?b :in $ % [?x ...] :where (above ?x ?b)]",
+                "[[:name \"Di\"] [:name \"Cy\"]]",
+                "#{[[:name \"Di\"] 3] [[:name \"Di\"] 2] [[:name \"Di\"] 1] [[:name \"Cy\"] 2] [[:name \"Cy\"] 1]}",
+            ),
+            (
+                "[:find ?x ?y :in $ % [[?x ?y]] :where (above ?x ?y)]",
+                "[[[:name \"Di\"] :ada] [:ada [:name \"Di\"]] [4 [:name \"Cy\"]]]",
+                "#{[[:name \"Di\"] :ada] [4 [:name \"Cy\"]]}",
+            ),
+            // A name that one call was given is no answer to another.
+            (
+                "[:find ?x ?b :in $ % ?n :where (above ?x ?n) (above ?x ?b)]",
+                ":ada",
+                "#{[2 1] [3 1] [3 2] [4 1] [4 2] [4 3]}",
+            ),
+            (
+                "[:find ?x ?b :in $ % ?n :where (above [:name \"Di\"] ?n) (above ?x ?b)]",
+                ":ada",
+                "#{[2 1] [3 1] [3 2] [4 1] [4 2] [4 3]}",
+            ),
+        ] {
+            let found = db.ask(query, &format!("{rules} {given}"));
+            let found = found.unwrap_or_else(|error| panic!("{query}: {error}"));
+            assert_eq!(found, read(expected).unwrap(), "{query}: {found}");
+        }
+    }
+}
+
+#[test]
+fn each_recursion_of_a_pull_has_its_own_depth() {
+    let db = database();
+    let chain = "[{:db/id 31 :name \"a\" :boss 32 :follow [33]} {:db/id 32 :name \"b\" :boss 34 :follow [35]}
+                  {:db/id 33 :name \"c\" :boss 36 :follow [37]} {:db/id 34 :name \"d\"} {:db/id 35 :name \"e\"}
+                  {:db/id 36 :name \"f\"} {:db/id 37 :name \"g\" :boss 38} {:db/id 38 :name \"h\"}]";
+    db.db.transact(&read(chain).unwrap()).unwrap();
+    for (pattern, expected) in [
+        (
+            "[:name {:boss 1} {:follow 1}]",
+            "{:name \"a\" :boss {:name \"b\" :follow [{:name \"e\"}]} :follow [{:name \"c\" :boss {:name \"f\"}}]}",
+        ),
+        (
+            "[:name {:boss 1} {:follow 2}]",
+            "{:name \"a\" :boss {:name \"b\" :follow [{:name \"e\"}]} :follow [{:name \"c\" :boss {:name \"f\"} :follow [{:name \"g\" :boss {:name \"h\"}}]}]}",
+        ),
+        (
+            "[:name {:boss 1} {:follow ...}]",
+            "{:name \"a\" :boss {:name \"b\" :follow [{:name \"e\"}]} :follow [{:name \"c\" :boss {:name \"f\"} :follow [{:name \"g\" :boss {:name \"h\"}}]}]}",
+        ),
+        (
+            "[:name {:boss 2}]",
+            "{:name \"a\" :boss {:name \"b\" :boss {:name \"d\"}}}",
+        ),
+    ] {
+        let found = db
+            .db
+            .pull(&read(pattern).unwrap(), &Value::Long(31))
+            .unwrap();
+        assert_eq!(found, read(expected).unwrap(), "{pattern}: {found}");
+    }
+}
+
+#[test]
+fn floats_are_found_by_the_digits_they_are_written_with() {
+    let db = database();
+    let schema = "{:size {:db/valueType :db.type/float} :width {:db/valueType :db.type/double}
+                   :pair {:db/valueType :db.type/tuple, :db/tupleTypes [:db.type/float :db.type/string]}}";
+    db.db.update_schema(&read(schema).unwrap()).unwrap();
+    let sizes = "[{:db/id 1 :size 1.73 :width 1.73 :pair [1.73 \"x\"]} {:db/id 2 :size 0.1 :width 1.73} {:db/id 3 :size 2.5 :width 0.1} {:db/id 4 :size -1.0E-30}]";
+    db.db.transact(&read(sizes).unwrap()).unwrap();
+    for (query, inputs, expected) in [
+        ("[:find ?e :where [?e :size 1.73]]", "", "#{[1]}"),
+        ("[:find ?v . :where [1 :size ?v]]", "", "1.73"),
+        ("[:find ?e :in $ ?v :where [?e :size ?v]]", "1.73", "#{[1]}"),
+        (
+            "[:find ?e ?v :in $ [?v ...] :where [?e :size ?v]]",
+            "[1.73 0.1 2.5 7.0 -1.0E-30]",
+            "#{[1 1.73] [2 0.1] [3 2.5] [4 -1.0E-30]}",
+        ),
+        (
+            "[:find ?e :where [?e :size ?v] [(= ?v 1.73)]]",
+            "",
+            "#{[1]}",
+        ),
+        (
+            "[:find ?e :where [?e :size ?v] [(<= 0.1 ?v 1.73)]]",
+            "",
+            "#{[1] [2]}",
+        ),
+        (
+            "[:find ?e :where [?e :size ?v] [(< ?v 1.73)]]",
+            "",
+            "#{[2] [4]}",
+        ),
+        (
+            "[:find ?e ?f :where [?e :size ?v] [?f :width ?v]]",
+            "",
+            "#{[1 1] [1 2] [2 3]}",
+        ),
+        (
+            "[:find ?e :where [?e :size ?v] [?e :width ?v] [?e :name ?n] [?e :age 36]]",
+            "",
+            "#{[1]}",
+        ),
+        (
+            "[:find ?e ?a :where [?e ?a 1.73]]",
+            "",
+            "#{[1 :size] [1 :width] [2 :width]}",
+        ),
+        ("[:find ?a :where [1 ?a 1.73]]", "", "#{[:size] [:width]}"),
+        ("[:find ?e :where [?e :pair [1.73 \"x\"]]]", "", "#{[1]}"),
+        (
+            "[:find ?e :where [?e :name] [(get-else $ ?e :size 0.0) ?v] [(= ?v 1.73)]]",
+            "",
+            "#{[1]}",
+        ),
+        ("[:find (sum ?v) . :where [1 :size ?v]]", "", "1.73"),
+    ] {
+        let found = db
+            .ask(query, inputs)
+            .unwrap_or_else(|error| panic!("{query}: {error}"));
+        assert_eq!(found, read(expected).unwrap(), "{query}: {found}");
+    }
+    let pulled = db.db.pull(&read("[:size]").unwrap(), &Value::Long(1));
+    assert_eq!(pulled.unwrap(), read("{:size 1.73}").unwrap());
+}
+
+#[test]
 fn patterns_are_joined() {
     check(&[
         ("[:find ?e :where [?e :name \"Ada\"]]", "", "#{[1]}"),

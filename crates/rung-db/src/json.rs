@@ -36,7 +36,7 @@ pub fn to_json(value: &Value) -> Json {
         Value::Long(number) => json!(number),
         Value::BigInt(number) => tagged("~bigint", json!(number.to_string())),
         Value::BigDec(_) => tagged("~bigdec", json!(value.to_string().trim_end_matches('M'))),
-        Value::Float(number) if number.is_finite() => json!(number),
+        Value::Float(number) if number.is_finite() => json!(value.as_f64()),
         Value::Double(number) if number.is_finite() => json!(number),
         Value::String(text) if text.starts_with(':') => tagged("~str", json!(&**text)),
         Value::String(text) => json!(&**text),

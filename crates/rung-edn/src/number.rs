@@ -45,7 +45,7 @@ impl Value {
             Self::BigInt(number) => number.to_f64(),
             Self::Ratio(number) => number.to_f64(),
             Self::BigDec(number) => number.to_f64(),
-            Self::Float(number) => Some(f64::from(*number)),
+            Self::Float(number) => Some(by_digits(*number)),
             Self::Double(number) => Some(*number),
             _ => None,
         }
@@ -58,7 +58,7 @@ impl Value {
             Self::BigInt(number) => Some(BigRational::from_integer((**number).clone())),
             Self::Ratio(number) => Some((**number).clone()),
             Self::BigDec(number) => Some(of_decimal(number)),
-            Self::Float(number) => BigRational::from_float(*number),
+            Self::Float(number) => BigRational::from_float(by_digits(*number)),
             Self::Double(number) => BigRational::from_float(*number),
             _ => None,
         }
@@ -74,6 +74,13 @@ fn of_decimal(number: &BigDecimal) -> BigRational {
     } else {
         BigRational::from_integer(digits * ten.pow(size))
     }
+}
+
+/// The number of 64 bits that is written with the same digits: `1.73` of 32 bits is `1.73`, not `1.7300000190734863`. The order of
+/// numbers of 32 bits is kept.
+pub(crate) fn by_digits(number: f32) -> f64 {
+    let digits = number.to_string();
+    digits.parse().unwrap_or_else(|_| f64::from(number))
 }
 
 /// One zero, and one that is no number.
@@ -96,7 +103,7 @@ pub(crate) fn by_amount(one: &Value, other: &Value) -> Ordering {
     }
     let float = |value: &Value| match value {
         Value::Double(number) => Some(canonical(*number)),
-        Value::Float(number) => Some(canonical(f64::from(*number))),
+        Value::Float(number) => Some(canonical(by_digits(*number))),
         _ => None,
     };
     match (float(one), float(other)) {

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::number::{by_amount, canonical};
+use crate::number::{by_amount, by_digits, canonical};
 use crate::{Map, Set, Value};
 
 impl Value {
@@ -135,7 +135,7 @@ impl Hash for Value {
             },
             Self::Ratio(number) => number.hash(state),
             Self::BigDec(number) => number.as_bigint_and_exponent().hash(state),
-            Self::Float(number) => canonical(f64::from(*number)).to_bits().hash(state),
+            Self::Float(number) => canonical(by_digits(*number)).to_bits().hash(state),
             Self::Double(number) => canonical(*number).to_bits().hash(state),
             Self::Char(c) => c.hash(state),
             Self::String(text) => text.hash(state),

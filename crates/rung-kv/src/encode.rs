@@ -277,6 +277,24 @@ pub fn as_long(bytes: &[u8]) -> Option<i64> {
     Some(i64::from_be_bytes(number.try_into().ok()?) ^ i64::MIN)
 }
 
+/// Whether some bytes are a keyword or a vector.
+pub fn is_keyword_or_vector(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(&(KEYWORD | SEQUENCE)))
+}
+
+/// The number of 32 bits that some bytes are, where they are one.
+pub fn as_float(bytes: &[u8]) -> Option<f32> {
+    let [FLOAT, number @ ..] = bytes else {
+        return None;
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "written from one of 32 bits"
+    )]
+    let number = float_of(number.try_into().ok()?) as f32;
+    Some(number)
+}
+
 /// The value of some bytes.
 pub fn decode(bytes: &[u8]) -> Result<Value> {
     match bytes {

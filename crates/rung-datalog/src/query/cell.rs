@@ -25,7 +25,10 @@ impl<'t> Cell<'t> {
     pub(crate) fn of_bytes(bytes: &'t [u8]) -> Self {
         match encode::as_long(bytes) {
             Some(number) => Self::Long(number),
-            None => Self::Kept(bytes),
+            None => match encode::as_float(bytes) {
+                Some(number) => Self::of_value(&Value::Float(number)),
+                None => Self::Kept(bytes),
+            },
         }
     }
 
@@ -36,6 +39,11 @@ impl<'t> Cell<'t> {
     pub(crate) fn of_value(value: &Value) -> Self {
         match value {
             Value::Long(number) => Self::Long(*number),
+            // Numbers of 32 and of 64 bits with the same digits are equal, so they must have the same bytes here.
+            Value::Float(_) => {
+                let number = value.as_f64().unwrap_or(f64::NAN);
+                Self::Made(encoded(&Value::Double(number)).into())
+            }
             value => {
                 let bytes = encoded(value);
                 match encode::as_long(&bytes) {
@@ -60,6 +68,11 @@ impl<'t> Cell<'t> {
             Self::Long(number) => Entity::try_from(*number).ok(),
             _ => None,
         }
+    }
+
+    /// Whether it can be a lookup ref or an ident.
+    pub(crate) fn is_name(&self) -> bool {
+        self.raw().is_some_and(encode::is_keyword_or_vector)
     }
 
     /// The bytes of the value.

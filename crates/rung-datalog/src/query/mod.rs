@@ -7,6 +7,7 @@ mod documents;
 mod find;
 mod functions;
 mod likeness;
+mod names;
 mod parse;
 mod pattern;
 mod pieces;
@@ -30,11 +31,12 @@ use ast::{Binding, Clause, Input, Pattern, Query, Rules, Term, Var};
 use cell::Cell;
 pub use find::{Answer, Head};
 use find::{Finder, Window};
+use names::EntityPlaces;
 pub(crate) use prepared::Asked;
 use prepared::Prepared;
 use relation::Relation;
 pub use solve::Step;
-use solve::{Context, Source, bound};
+use solve::{Context, Source, Tuples, bound};
 pub(crate) use watch::{Held, Watch};
 
 use crate::db::{Db, Moment};
@@ -220,6 +222,7 @@ fn answer(
         rules: Rules::default(),
         watch,
         recursion: RefCell::default(),
+        entity_places: EntityPlaces::default(),
         steps,
         depth: std::cell::Cell::new(0),
     };
@@ -232,9 +235,10 @@ fn answer(
                 context.sources.insert(name.clone(), Source::Db(moment));
             }
             (Input::Source(name), Given::Value(value)) => {
-                context
-                    .sources
-                    .insert(name.clone(), Source::Rows(functions::items(&value)?));
+                context.sources.insert(
+                    name.clone(),
+                    Source::Rows(Tuples::new(functions::items(&value)?)),
+                );
             }
             (Input::Rules, Given::Value(value)) => {
                 context.rules = parse::rules(&value)?.flattened();
@@ -332,5 +336,6 @@ fn as_source<'t>(
         source: Name::new(format!("$#{at}")),
         terms: vars.iter().cloned().map(Term::Var).collect(),
     };
-    (Source::Rows(rows.iter().map(tuple).collect()), pattern)
+    let tuples = Tuples::new(rows.iter().map(tuple).collect());
+    (Source::Rows(tuples), pattern)
 }

@@ -1,5 +1,6 @@
 //! Patterns: how facts are found, from whichever side something is known.
 
+use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds as _};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::ast::{Argument, Call, Clause, Pattern, Term, Var};
 use super::cell::Cell;
 use super::relation::{Index, Relation};
 use super::watch::Watch;
-use crate::coerce::to_type;
+use crate::coerce::{coerce, to_type};
 use crate::datom::{encoded, in_key, is_cut};
 use crate::db::Moment;
 use crate::document::{has_documents, taken};
@@ -42,6 +43,8 @@ enum Fixed {
     Entity(Entity),
     Attribute(Arc<Attribute>),
     Value(Arc<[u8]>),
+    /// A value whose bytes depend on the attribute, which is not the same for all facts.
+    OfAny(Arc<Value>),
 }
 
 /// Bounds of a value, by its bytes.
@@ -127,9 +130,12 @@ impl<'p, 't> Scan<'p, 't> {
         let v = match term(2) {
             Term::Blank => Place::Any,
             Term::Var(name) => var(name),
-            Term::Constant(value) => match wanted(moment, attribute.as_deref(), value)? {
-                Some(value) => Place::Fixed(Fixed::Value(encoded(&value).into())),
-                None => return Ok(None),
+            Term::Constant(value) => match attribute.as_deref() {
+                Some(attribute) => match wanted(moment, attribute, value)? {
+                    Some(value) => Place::Fixed(Fixed::Value(encoded(&value).into())),
+                    None => return Ok(None),
+                },
+                None => Place::Fixed(Fixed::OfAny(Arc::new(value.clone()))),
             },
         };
         let bounds = match (&v, &attribute) {
@@ -298,8 +304,9 @@ impl<'p, 't> Scan<'p, 't> {
                 _ => false,
             };
             let named = by_name(&self.e)
-                || (self.attribute().is_some_and(|attribute| attribute.is_ref())
-                    && by_name(&self.v));
+                || self.attribute().is_some_and(|attribute| {
+                    has_parts(attribute) || (attribute.is_ref() && by_name(&self.v))
+                });
             if self.attribute().is_none() || named || by_lookup <= self.scanned()? {
                 return Ok((self.looked_up(relation, watch)?, true));
             }
@@ -505,12 +512,14 @@ impl<'p, 't> Scan<'p, 't> {
         let Place::Bound(column) = self.e else {
             return None;
         };
-        // It may be called by a name there.
-        let by_name = match self.v {
-            Place::Bound(column) => attribute.is_ref() && row[column].entity().is_none(),
+        // It may be called by a name there, or have parts that are kept with other bytes.
+        let is_converted = match self.v {
+            Place::Bound(column) => {
+                has_parts(attribute) || (attribute.is_ref() && row[column].entity().is_none())
+            }
             _ => false,
         };
-        let e = row[column].entity().filter(|_| !by_name)?;
+        let e = row[column].entity().filter(|_| !is_converted)?;
         Some((e, attribute))
     }
 
@@ -616,50 +625,50 @@ impl<'p, 't> Scan<'p, 't> {
             }
             _ => None,
         };
-        let v: Option<std::borrow::Cow<'_, [u8]>> = match (&self.v, row) {
-            (Place::Fixed(Fixed::Value(bytes)), _) => Some(std::borrow::Cow::Borrowed(bytes)),
-            (Place::Bound(column), Some(row)) => {
-                let cell = &row[*column];
-                let is_name = attribute
-                    .as_ref()
-                    .is_some_and(|attribute| attribute.is_ref())
-                    && cell.entity().is_none();
-                if is_name {
-                    match called(moment, &cell.value()?)? {
-                        Some(e) => Some(Cell::of_entity(e).bytes().into_owned().into()),
-                        None => return none(),
-                    }
-                } else {
-                    Some(cell.bytes().into_owned().into())
-                }
-            }
+        let v = match (&self.v, row) {
+            (Place::Fixed(Fixed::Value(bytes)), _) => Some(Wanted::Bytes(bytes.clone())),
+            (Place::Fixed(Fixed::OfAny(value)), _) => Some(Wanted::Constant(value.clone())),
+            (Place::Bound(column), Some(row)) => Some(Wanted::Cell(row[*column].clone())),
             _ => None,
         };
         match (e, attribute, v) {
-            (Some(e), Some(attribute), Some(v)) => {
-                let v = v.into_owned();
-                let facts = moment.of_entity_value(e, attribute.id, &v)?;
-                Ok(Box::new(facts.into_iter().map(Ok)))
+            (e, Some(attribute), Some(v)) => {
+                let Some(v) = v.bytes(moment, &attribute)? else {
+                    return none();
+                };
+                match e {
+                    Some(e) => {
+                        let facts = moment.of_entity_value(e, attribute.id, &v)?;
+                        Ok(Box::new(facts.into_iter().map(Ok)))
+                    }
+                    None => Ok(Box::new(moment.of_value(attribute.id, &v)?)),
+                }
             }
-            (Some(e), attribute, v) => {
-                let v = v.map(std::borrow::Cow::into_owned);
+            (Some(e), attribute, None) => {
                 let facts = moment.of_entity(e, attribute.map(|attribute| attribute.id))?;
-                Ok(Box::new(facts.filter(move |fact| match (fact, &v) {
-                    (Ok((_, _, own)), Some(v)) => own == v,
-                    _ => true,
-                })))
+                Ok(Box::new(facts))
             }
-            (None, Some(attribute), Some(v)) => Ok(Box::new(moment.of_value(attribute.id, &v)?)),
             (None, Some(attribute), None) => Ok(Box::new(moment.of_attribute(
                 attribute.id,
                 bound(&self.bounds.0),
                 bound(&self.bounds.1),
             )?)),
-            (None, None, Some(v)) => {
+            (e, None, Some(v)) => {
                 let mut all = Vec::new();
                 for attribute in moment.schema.attributes() {
-                    for fact in moment.of_value(attribute.id, &v)? {
-                        all.push(fact);
+                    // Names stand for entities only where the attribute is known.
+                    if attribute.is_ref() && !v.is_entity() {
+                        continue;
+                    }
+                    let Some(v) = v.bytes(moment, attribute)? else {
+                        continue;
+                    };
+                    match e {
+                        Some(e) => {
+                            let facts = moment.of_entity_value(e, attribute.id, &v)?;
+                            all.extend(facts.into_iter().map(Ok));
+                        }
+                        None => all.extend(moment.of_value(attribute.id, &v)?),
                     }
                 }
                 Ok(Box::new(all.into_iter()))
@@ -667,6 +676,55 @@ impl<'p, 't> Scan<'p, 't> {
             (None, None, None) => Ok(Box::new(moment.all()?)),
         }
     }
+}
+
+/// The value that facts must have.
+enum Wanted<'t> {
+    /// As its attribute has it.
+    Bytes(Arc<[u8]>),
+    Constant(Arc<Value>),
+    Cell(Cell<'t>),
+}
+
+impl Wanted<'_> {
+    fn is_entity(&self) -> bool {
+        match self {
+            Self::Bytes(bytes) => Cell::of_bytes(bytes).entity().is_some(),
+            Self::Constant(value) => Cell::of_value(value).entity().is_some(),
+            Self::Cell(cell) => cell.entity().is_some(),
+        }
+    }
+
+    /// The bytes with which an attribute has the value; `None` where it can have no such value.
+    fn bytes(&self, moment: &Moment<'_>, attribute: &Attribute) -> Result<Option<Cow<'_, [u8]>>> {
+        let cell = match self {
+            Self::Bytes(bytes) => return Ok(Some(Cow::Borrowed(bytes))),
+            Self::Constant(value) => {
+                let value = wanted(moment, attribute, value)?;
+                return Ok(value.map(|value| Cow::Owned(encoded(&value))));
+            }
+            Self::Cell(cell) => cell,
+        };
+        if attribute.is_ref() && cell.entity().is_none() {
+            let e = called(moment, &cell.value()?)?;
+            return Ok(e.map(|e| Cow::Owned(encoded(&crate::db::entity_value(e)))));
+        }
+        if has_parts(attribute) || attribute.kind == Some(Type::Float) {
+            let value = cell.value()?;
+            // A whole number equals no fraction here, as it does not among the rows.
+            if !matches!(value, Value::Long(_))
+                && let Some(value) = exact(attribute, &value)
+            {
+                return Ok(Some(Cow::Owned(encoded(&value))));
+            }
+        }
+        Ok(Some(cell.bytes()))
+    }
+}
+
+/// Whether values of an attribute have parts, which may be equal to those of another value and have other bytes.
+pub(super) fn has_parts(attribute: &Attribute) -> bool {
+    matches!(attribute.kind, Some(Type::Tuple | Type::Vec))
 }
 
 pub(super) fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -689,7 +747,7 @@ fn named(moment: &Moment<'_>, value: &Value) -> Result<Option<Arc<Attribute>>> {
 }
 
 /// The entity that is called so; what calls nobody matches nothing.
-fn called(moment: &Moment<'_>, value: &Value) -> Result<Option<Entity>> {
+pub(super) fn called(moment: &Moment<'_>, value: &Value) -> Result<Option<Entity>> {
     match value {
         Value::Keyword(_) | Value::Vector(_) | Value::List(_) => moment.entity_id(value),
         _ => Ok(None),
@@ -699,12 +757,9 @@ fn called(moment: &Moment<'_>, value: &Value) -> Result<Option<Entity>> {
 /// A constant as the attribute has it; `None` where it can have no such value.
 pub(super) fn wanted(
     moment: &Moment<'_>,
-    attribute: Option<&Attribute>,
+    attribute: &Attribute,
     value: &Value,
 ) -> Result<Option<Value>> {
-    let Some(attribute) = attribute else {
-        return Ok(Some(value.clone()));
-    };
     if attribute.is_ref() && !matches!(value, Value::Long(_)) {
         return Ok(called(moment, value)?.map(crate::db::entity_value));
     }
@@ -716,17 +771,21 @@ pub(super) fn wanted(
     ))
 }
 
-/// A number as the attribute has it, where nothing of it is lost.
+/// A number, or a value of several, as the attribute has it, where nothing of it is lost.
 fn exact(attribute: &Attribute, value: &Value) -> Option<Value> {
     let kind = attribute.kind?;
     let wider = matches!(
         kind,
         Type::Long | Type::Double | Type::Float | Type::BigInt | Type::BigDec
     );
-    if !(wider && value.is_number()) {
-        return None;
-    }
-    to_type(kind, value).filter(|typed| typed.compare(value).is_eq())
+    let typed = if wider && value.is_number() {
+        to_type(kind, value)
+    } else if has_parts(attribute) {
+        coerce(attribute, value.clone()).ok()
+    } else {
+        None
+    };
+    typed.filter(|typed| typed.compare(value).is_eq())
 }
 
 /// The bounds that conditions set to a variable which has the values of an attribute.

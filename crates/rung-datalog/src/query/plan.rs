@@ -190,7 +190,7 @@ impl<'t> Context<'_, 't> {
             .collect();
         // Nothing is to be compared.
         if let [clause] = brings[..] {
-            let possible = self.is_possible(clause, relation);
+            let possible = self.is_possible(clause, todo, relation);
             return Ok(Plan::of(possible.then_some(Planned { clause, rows: None })));
         }
         let mut names: Vec<Var> = relation.vars.clone();
@@ -198,10 +198,11 @@ impl<'t> Context<'_, 't> {
             clause.vars(&mut names);
         }
         if names.len().max(brings.len()) > Vars::BITS as usize {
-            let steps = brings
-                .into_iter()
-                .map(|clause| Planned { clause, rows: None });
-            return Ok(Plan::of(steps));
+            // Others may wait for what was given.
+            let (given, others): (Vec<&'c Clause>, Vec<_>) =
+                brings.into_iter().partition(|clause| self.is_given(clause));
+            let steps = given.into_iter().chain(others);
+            return Ok(Plan::of(steps.map(|clause| Planned { clause, rows: None })));
         }
         let mut planner = Planner::new(self, todo, &brings, &names, relation)?;
         let order = planner.order(relation.len())?;
@@ -218,9 +219,21 @@ impl<'t> Context<'_, 't> {
     }
 
     /// Whether everything has a value that must have one before a clause.
-    pub(crate) fn is_possible(&self, clause: &Clause, relation: &Relation<'t>) -> bool {
-        let wanted = self.rules.wanted_by(clause);
+    pub(crate) fn is_possible(
+        &self,
+        clause: &Clause,
+        todo: &[&Clause],
+        relation: &Relation<'t>,
+    ) -> bool {
+        let wanted = self.wanted_by(clause, todo);
         wanted.iter().all(|var| relation.column(var).is_some())
+    }
+
+    /// The variables that must have values before a clause, while others are to be done as well.
+    fn wanted_by(&self, clause: &Clause, todo: &[&Clause]) -> Vec<Var> {
+        let mut wanted = self.rules.wanted_by(clause);
+        self.add_named(clause, todo, &mut wanted);
+        wanted
     }
 
     /// What a clause finds for a row, on average over some.
@@ -235,7 +248,7 @@ impl<'t> Context<'_, 't> {
                     let mut vars = Vec::new();
                     clause.vars(&mut vars);
                     let shares = vars.iter().any(|var| rows.column(var).is_some());
-                    if shares { 1.0 } else { float(given.len()) }
+                    if shares { 1.0 } else { float(given.rows.len()) }
                 }
             },
             Clause::Or(or) => {
@@ -300,7 +313,7 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         for &clause in brings {
             let mut vars = Vec::new();
             clause.vars(&mut vars);
-            let wants = mask(&context.rules.wanted_by(clause));
+            let wants = mask(&context.wanted_by(clause, todo));
             let size = context.fan_out(clause, &base, todo)?;
             let (scan, sample) = match clause {
                 Clause::Pattern(pattern) => match context.source(&pattern.source)? {
@@ -312,9 +325,9 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
                         None => (0.0, None),
                     },
                     Source::Rows(given) => {
-                        let some = &given[..given.len().min(SAMPLE)];
+                        let some = &given.rows[..given.rows.len().min(SAMPLE)];
                         let sample = context.given_rows(pattern, some)?;
-                        (float(given.len()), Some(sample))
+                        (float(given.rows.len()), Some(sample))
                     }
                 },
                 _ => (f64::INFINITY, None),

@@ -27,7 +27,7 @@ pub(crate) struct Recursion<'t> {
 }
 
 /// The source that a rule is asked of, and its name.
-type Key = (Name, Name);
+pub(super) type Key = (Name, Name);
 
 struct Table<'t> {
     answers: Distinct<'t>,
@@ -193,7 +193,7 @@ fn lift(rule: &Name, clauses: &mut [Clause], into: &mut HashMap<Name, Arc<Rule>>
 }
 
 /// Clauses that mean another source where they name none.
-fn asked_of<'c>(source: &Name, clauses: &'c [Clause]) -> Cow<'c, [Clause]> {
+pub(super) fn asked_of<'c>(source: &Name, clauses: &'c [Clause]) -> Cow<'c, [Clause]> {
     if source.as_str() == "$" {
         return Cow::Borrowed(clauses);
     }
@@ -286,6 +286,19 @@ impl<'t> Context<'_, 't> {
     /// Extends the rows by what a rule says of them.
     pub(crate) fn rule(&self, call: &RuleCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
         let rule = self.find_rule(call)?;
+        if !rule.together.is_empty()
+            && let Some((call, rows)) = self.without_names(call, relation)?
+        {
+            let found = self.asked(&rule, &call, &rows)?;
+            let is_own = |var: &&Var| !rows.vars[relation.vars.len()..].contains(var);
+            let vars: Vec<Var> = found.vars.iter().filter(is_own).cloned().collect();
+            return found.project(&vars, self.watch);
+        }
+        self.asked(&rule, call, relation)
+    }
+
+    /// The same where no argument is called by a name, or its name can stay.
+    fn asked(&self, rule: &Rule, call: &RuleCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
         let columns: Vec<Option<Given<'t>>> = call
             .arguments
             .iter()
@@ -303,7 +316,7 @@ impl<'t> Context<'_, 't> {
             ));
         }
         if rule.together.is_empty() {
-            return self.unfolded(&rule, call, &columns, &known, relation);
+            return self.unfolded(rule, call, &columns, &known, relation);
         }
         let key = (call.source.clone(), call.name.clone());
         let is_first = {
@@ -334,7 +347,7 @@ impl<'t> Context<'_, 't> {
                 .borrow_mut()
                 .active
                 .push((call.source.clone(), rule.together.clone()));
-            let worked_out = self.work_out(&key.0, &rule, &known);
+            let worked_out = self.work_out(&key.0, rule, &known);
             self.recursion.borrow_mut().active.pop();
             worked_out?;
         }
@@ -546,6 +559,8 @@ impl<'t> Context<'_, 't> {
                 if call.name != *name || call.source != *source {
                     continue;
                 }
+                let resolved = self.without_names(call, &Relation::unit())?;
+                let call = resolved.as_ref().map_or(call, |(call, _)| call);
                 let said = self.said(&(source.clone(), name.clone()), &call.arguments, from)?;
                 let mut rest = clauses.to_vec();
                 rest.remove(at);

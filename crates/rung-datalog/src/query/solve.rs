@@ -11,6 +11,7 @@ use super::ast::{
 };
 use super::cell::Cell;
 use super::functions;
+use super::names::EntityPlaces;
 use super::pattern::Scan;
 use super::plan::Plan;
 use super::relation::{Distinct, Relation};
@@ -24,7 +25,32 @@ use crate::{Error, Result};
 pub(crate) enum Source<'t> {
     Db(Moment<'t>),
     /// Tuples that were given.
-    Rows(Vec<Value>),
+    Rows(Tuples),
+}
+
+/// Tuples that were given to a query.
+pub(crate) struct Tuples {
+    pub(crate) rows: Vec<Value>,
+    /// The places of tuples where lookup refs or idents stand, or what looks like one.
+    pub(super) names: Vec<bool>,
+}
+
+impl Tuples {
+    pub(crate) fn new(rows: Vec<Value>) -> Self {
+        let mut names = Vec::new();
+        for items in rows.iter().filter_map(Value::as_sequence) {
+            names.resize(names.len().max(items.len()), false);
+            for (name, item) in names.iter_mut().zip(items) {
+                *name |= is_name(item);
+            }
+        }
+        Self { rows, names }
+    }
+}
+
+/// Whether a value can name an entity: a lookup ref or an ident.
+fn is_name(value: &Value) -> bool {
+    matches!(value, Value::Keyword(_) | Value::Vector(_) | Value::List(_))
 }
 
 /// Everything that a query works with.
@@ -33,6 +59,7 @@ pub(crate) struct Context<'q, 't> {
     pub(crate) rules: Rules,
     pub(crate) watch: &'q Watch,
     pub(crate) recursion: RefCell<Recursion<'t>>,
+    pub(crate) entity_places: EntityPlaces,
     /// What was done, where somebody wants to know.
     pub(crate) steps: Option<RefCell<Vec<Step>>>,
     /// Clauses within clauses.
@@ -199,7 +226,7 @@ impl<'t> Context<'_, 't> {
         for is_new in [false, true] {
             let next = plan.next().and_then(|(clause, rows)| {
                 let at = todo.iter().position(|own| std::ptr::eq(*own, clause))?;
-                Some((at, rows)).filter(|_| self.is_possible(clause, relation))
+                Some((at, rows)).filter(|_| self.is_possible(clause, todo, relation))
             });
             if let Some(next) = next {
                 return Ok(next);
@@ -234,7 +261,8 @@ impl<'t> Context<'_, 't> {
         let Source::Db(moment) = self.source(&pattern.source)? else {
             return Ok(None);
         };
-        let Some(star) = Star::of(moment, todo, at, relation)? else {
+        let is_possible = |clause: &Clause| self.is_possible(clause, todo, relation);
+        let Some(star) = Star::of(moment, todo, at, relation, &is_possible)? else {
             return Ok(None);
         };
         Ok(Some((
@@ -370,7 +398,7 @@ impl<'t> Context<'_, 't> {
                 Ok((joined, if looked_up { "look up" } else { "scan" }))
             }
             Source::Rows(given) => {
-                let facts = self.given_rows(pattern, given)?;
+                let facts = self.given_rows(pattern, &given.rows)?;
                 Ok((relation.join(&facts, self.watch)?, "join"))
             }
         }
@@ -594,7 +622,9 @@ impl<'t> Context<'_, 't> {
             .map(|argument| match argument {
                 Argument::Source(name) => match self.source(name)? {
                     Source::Db(moment) => Ok(super::Given::Db(moment.clone())),
-                    Source::Rows(rows) => Ok(super::Given::Value(Value::Vector(rows.clone()))),
+                    Source::Rows(given) => {
+                        Ok(super::Given::Value(Value::Vector(given.rows.clone())))
+                    }
                 },
                 argument => Ok(super::Given::Value(value(argument)?)),
             })
@@ -639,6 +669,12 @@ fn can_equate(call: &Call, at: usize, todo: &[&Clause], relation: &Relation<'_>)
         return false;
     };
     let has = |var: &Var| relation.column(var).is_some();
+    // A pattern takes a name for its entity, which is not equal to the name.
+    let named = |column: usize| relation.rows().any(|row| row[column].is_name());
+    let columns = both.iter().filter_map(|var| relation.column(var));
+    if columns.into_iter().any(named) {
+        return false;
+    }
     let is_given = |var: &Var| {
         let mut others = todo.iter().enumerate().filter(|(other, _)| *other != at);
         others.any(|(_, clause)| {

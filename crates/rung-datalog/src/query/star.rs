@@ -6,7 +6,7 @@ use rung_edn::Value;
 
 use super::ast::{Clause, Pattern, Term, Var};
 use super::cell::Cell;
-use super::pattern::{MANY, Within, bound, bounds, wanted};
+use super::pattern::{MANY, Within, bound, bounds, has_parts, wanted};
 use super::relation::Relation;
 use super::watch::Watch;
 use crate::datom::encoded;
@@ -49,6 +49,7 @@ impl Star {
         todo: &[&Clause],
         at: usize,
         relation: &Relation<'_>,
+        is_possible: &dyn Fn(&Clause) -> bool,
     ) -> Result<Option<Self>> {
         let Clause::Pattern(first) = todo[at] else {
             return Ok(None);
@@ -72,6 +73,7 @@ impl Star {
                 continue;
             };
             let same = pattern.source == first.source && pattern.terms[0] == first.terms[0];
+            let same = same && is_possible(todo[at]);
             if same && star.takes_in(moment, pattern, relation, todo)? {
                 star.clauses.push(at);
             } else if star.clauses.is_empty() {
@@ -115,13 +117,13 @@ impl Star {
         };
         let want = match rest {
             [] | [Term::Blank] => Want::Any,
-            [Term::Constant(value)] => match wanted(moment, Some(attribute), value)? {
+            [Term::Constant(value)] => match wanted(moment, attribute, value)? {
                 Some(value) => Want::Fixed(encoded(&value)),
                 None => return Ok(false),
             },
             [Term::Var(var)] => match relation.column(var) {
-                // It may be called by a name there.
-                Some(_) if attribute.is_ref() => return Ok(false),
+                // It may be called by a name there, or have parts that are kept with other bytes.
+                Some(_) if attribute.is_ref() || has_parts(attribute) => return Ok(false),
                 Some(column) => Want::Column(column),
                 None if attribute.many || self.free.contains(var) => return Ok(false),
                 None => {
@@ -318,8 +320,7 @@ impl Star {
                 .zip(found)
                 .all(|((_, want), found)| match want {
                     Want::Column(column) => {
-                        let bytes = row[*column].bytes();
-                        found.iter().any(|own| *own == &*bytes)
+                        found.iter().any(|own| row[*column] == Cell::of_bytes(own))
                     }
                     _ => true,
                 });
