@@ -16,6 +16,7 @@ mod held;
 pub mod http;
 mod methods;
 mod metrics;
+mod oversized;
 mod refusal;
 mod remote;
 mod seal;

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::client::{Client, Meta};
 use crate::envelope::{Id, MAX_MESSAGE_BYTES, Message};
 use crate::exchange::Outlet;
+use crate::oversized::IdScanner;
 use crate::refusal::{Refusal, Result};
 use crate::server::{Answering, Request, Server};
 use crate::session::{Phase, Running, Session, cancelled};
@@ -171,8 +172,8 @@ impl Connection {
                 _ if self.server.0.shutdown.is_cancelled() => return,
                 Ok(Line::Whole) if line.trim_ascii().is_empty() => {}
                 Ok(Line::Whole) => self.take(&line),
-                Ok(Line::TooLong) => {
-                    self.refuse(None, &Refusal::too_long());
+                Ok(Line::TooLong(id)) => {
+                    self.refuse(id.as_ref(), &Refusal::too_long());
                 }
                 Ok(Line::End) => return,
                 Err(error) => {
@@ -345,13 +346,26 @@ async fn tell_changes(connection: Arc<Connection>, changes: Option<Listener>) {
 
 enum Line {
     Whole,
-    TooLong,
+    /// With the id, if it is a request.
+    TooLong(Option<Id>),
     End,
+}
+
+/// Adds part of a line to what came before, unless the line is too long: then only its id is looked for.
+fn add_part(line: &mut Vec<u8>, part: &[u8], too_long: &mut Option<IdScanner>) {
+    if too_long.is_none() && line.len() + part.len() > MAX_MESSAGE_BYTES {
+        too_long.get_or_insert_default().push(line);
+        line.clear();
+    }
+    match too_long {
+        Some(scanner) => scanner.push(part),
+        None => line.extend_from_slice(part),
+    }
 }
 
 /// Reads up to the next line break. What is too long is read past, and not kept.
 fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
-    let mut too_long = false;
+    let mut too_long: Option<IdScanner> = None;
     loop {
         let available = match input.fill_buf() {
             Ok(available) => available,
@@ -360,25 +374,22 @@ fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
         };
         if available.is_empty() {
             // A last line need not end.
-            return Ok(match (too_long, line.is_empty()) {
-                (true, _) => Line::TooLong,
-                (false, true) => Line::End,
-                (false, false) => Line::Whole,
+            return Ok(match too_long {
+                Some(scanner) => Line::TooLong(scanner.into_id()),
+                None if line.is_empty() => Line::End,
+                None => Line::Whole,
             });
         }
         let end = memchr::memchr(b'\n', available);
         let part = &available[..end.unwrap_or(available.len())];
         let taken = part.len() + usize::from(end.is_some());
-        if line.len() + part.len() > MAX_MESSAGE_BYTES {
-            too_long = true;
-            line.clear();
-        }
-        if !too_long {
-            line.extend_from_slice(part);
-        }
+        add_part(line, part, &mut too_long);
         input.consume(taken);
         if end.is_some() {
-            return Ok(if too_long { Line::TooLong } else { Line::Whole });
+            return Ok(match too_long {
+                Some(scanner) => Line::TooLong(scanner.into_id()),
+                None => Line::Whole,
+            });
         }
     }
 }
@@ -406,8 +417,8 @@ mod own {
 
     use tokio::net::unix::pipe;
 
-    use super::{Connection, Room};
-    use crate::envelope::MAX_MESSAGE_BYTES;
+    use super::{Connection, Room, add_part};
+    use crate::oversized::IdScanner;
     use crate::refusal::Refusal;
 
     /// Read at once.
@@ -430,7 +441,7 @@ mod own {
         pub(super) async fn read(self, connection: Arc<Connection>) {
             let mut piece = vec![0; PIECE_BYTES];
             let mut line = Vec::new();
-            let mut too_long = false;
+            let mut too_long = None;
             loop {
                 while connection.output.is_crowded() {
                     tokio::time::sleep(CROWDED).await;
@@ -453,32 +464,21 @@ mod own {
                 }
                 let mut rest = &piece[..taken];
                 while let Some(end) = memchr::memchr(b'\n', rest) {
-                    take(&mut line, &rest[..end], &mut too_long);
+                    add_part(&mut line, &rest[..end], &mut too_long);
                     ended(&connection, &mut line, &mut too_long);
                     rest = &rest[end + 1..];
                 }
-                take(&mut line, rest, &mut too_long);
+                add_part(&mut line, rest, &mut too_long);
             }
             // A last line need not end.
             ended(&connection, &mut line, &mut too_long);
         }
     }
 
-    /// Takes in part of a line, unless it is too long.
-    fn take(line: &mut Vec<u8>, part: &[u8], too_long: &mut bool) {
-        if line.len() + part.len() > MAX_MESSAGE_BYTES {
-            *too_long = true;
-            line.clear();
-        }
-        if !*too_long {
-            line.extend_from_slice(part);
-        }
-    }
-
     /// A line has ended.
-    fn ended(connection: &Arc<Connection>, line: &mut Vec<u8>, too_long: &mut bool) {
-        if std::mem::take(too_long) {
-            connection.refuse(None, &Refusal::too_long());
+    fn ended(connection: &Arc<Connection>, line: &mut Vec<u8>, too_long: &mut Option<IdScanner>) {
+        if let Some(scanner) = too_long.take() {
+            connection.refuse(scanner.into_id().as_ref(), &Refusal::too_long());
         } else if !line.trim_ascii().is_empty() {
             connection.take(line);
         }

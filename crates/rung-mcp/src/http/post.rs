@@ -19,9 +19,10 @@ use super::sessions::{HttpSession, NoSession, SESSION_ID};
 use super::stream::{CallBody, First, Guest, Said, Stream, response};
 use super::{App, Arrival, json_response};
 use crate::client::{Capabilities, Client, Meta};
-use crate::envelope::{MAX_MESSAGE_BYTES, Message};
+use crate::envelope::{Id, MAX_MESSAGE_BYTES, Message};
 use crate::exchange::Outlet;
 use crate::headers::{self, VERSION};
+use crate::oversized::IdScanner;
 use crate::refusal::Refusal;
 use crate::server::{Answer, Answering, Request, refused};
 use crate::session::cancelled;
@@ -29,6 +30,8 @@ use crate::version::Version;
 
 /// A body that does not come in this time does not come.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a body that are read past for the id of its request, after those that a message may have.
+const MAX_READ_PAST: usize = 64 << 20;
 /// An answer that takes longer is waited for on a stream, where something can be said meanwhile.
 const STREAM_AFTER: Duration = Duration::from_secs(2);
 
@@ -117,7 +120,7 @@ async fn read_body(mut body: Incoming) -> Result<Bytes, Response> {
         let mut read = Bytes::new();
         while let Some(piece) = next_piece(&mut body).await? {
             if read.len() + piece.len() > MAX_MESSAGE_BYTES {
-                return Err(Unread::TooLong);
+                return Err(read_past(&[&read, &piece], &mut body).await);
             }
             // Most bodies come in one piece, and stay in it.
             read = if read.is_empty() {
@@ -151,6 +154,23 @@ async fn read_body(mut body: Incoming) -> Result<Bytes, Response> {
     read.map_err(Unread::response)
 }
 
+/// Reads past what is left of a body that is too long, as far as is reasonable, for the id of its request: many clients write it last.
+async fn read_past(read: &[&Bytes], body: &mut Incoming) -> Unread {
+    let mut scanner = IdScanner::default();
+    for piece in read {
+        scanner.push(piece);
+    }
+    let mut left = MAX_READ_PAST;
+    while let Ok(Some(piece)) = next_piece(body).await {
+        scanner.push(&piece);
+        let Some(less) = left.checked_sub(piece.len()) else {
+            break;
+        };
+        left = less;
+    }
+    Unread::TooLong(scanner.into_id())
+}
+
 async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Unread> {
     let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
     let frame = frame.transpose().map_err(|_| Unread::BrokeOff)?;
@@ -161,7 +181,8 @@ async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Unread> {
 enum Unread {
     BrokeOff,
     Late,
-    TooLong,
+    /// With the id, if it is a request.
+    TooLong(Option<Id>),
 }
 
 impl Unread {
@@ -173,8 +194,8 @@ impl Unread {
                 "the body did not come in time\n",
             )
                 .into_response(),
-            Self::TooLong => {
-                let refusal = refused(None, &Refusal::too_long());
+            Self::TooLong(id) => {
+                let refusal = refused(id.as_ref(), &Refusal::too_long());
                 json_response(StatusCode::PAYLOAD_TOO_LARGE, refusal.message)
             }
         };

@@ -37,6 +37,18 @@ fn a_body_that_is_too_large_is_refused_without_being_kept() {
     assert!(server.memory_kb() < before_kb + (16 << 10));
     let large = Request::raw(vec![b' '; 5 << 20]);
     assert_eq!(server.post(large).status, 413);
+    // Answered under its own id, also where that comes last.
+    let text = "x".repeat(5 << 20);
+    for large in [
+        format!(r#"{{"jsonrpc":"2.0","id":"one","method":"ping","params":{{"x":"{text}"}}}}"#),
+        format!(
+            r#"{{"method":"ping","params":{{"id":2,"x":"{text}"}},"jsonrpc":"2.0","id":"one"}}"#
+        ),
+    ] {
+        let reply = server.post(Request::raw(large.into_bytes()));
+        assert_eq!(reply.status, 413);
+        assert_eq!(reply.json()["id"], "one", "{}", reply.text());
+    }
     assert_eq!(
         server.post(modern(1, "server/discover", json!({}))).status,
         200

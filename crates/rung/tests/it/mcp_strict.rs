@@ -89,6 +89,7 @@ fn a_line_of_a_hundred_megabytes_is_passed_over_and_costs_no_memory() {
     }
     client.send_bytes(b"\"}}\n");
     let refused = client.next();
+    assert_eq!(refused["id"], 1);
     assert_eq!(refused["error"]["code"], -32600);
     assert!(
         refused["error"]["message"]
