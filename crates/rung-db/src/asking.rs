@@ -172,31 +172,32 @@ impl Asking<'_> {
                 .with(Detail::Field, "dir"));
         }
         let folder = PathBuf::from(dir);
-        let roots = &self.state.options.roots;
-        if roots.is_empty() {
+        let options = &self.state.options;
+        if !options.roots.is_empty() {
+            if options.roots.iter().any(|root| is_within(&folder, root)) {
+                return Ok(folder);
+            }
+            let why = format!("{dir} is not in a folder where databases may be");
+            return wrong(Code::PermissionError, why);
+        }
+        // What is only read is never created.
+        if self.most() == Access::Read || holds_database(&folder) {
             return Ok(folder);
         }
-        // Of what is not there yet, the part that is decides.
-        let above = |above: &Path| {
-            let is_here = above.as_os_str().is_empty();
-            let above = if is_here { Path::new(".") } else { above };
-            above.canonicalize().ok()
-        };
-        let there = folder.ancestors().find_map(above);
-        let is_plain = !folder.components().any(|part| part == Component::ParentDir);
-        let within = |root: &PathBuf| {
-            there
-                .as_deref()
-                .is_some_and(|there: &Path| there.starts_with(root))
-        };
-        // A file that is a link would be made, or read, wherever it leads.
-        let leads_out = |file: &str| folder.join(file).is_symlink();
-        let stays = !["data.mdb", "lock.mdb"].into_iter().any(leads_out);
-        if is_plain && stays && roots.iter().any(within) {
-            return Ok(folder);
+        match &options.created_below {
+            Some(working) if is_within(&folder, working) => Ok(folder),
+            Some(working) => Err(not_created(
+                dir,
+                &format!(
+                    "a database is created only below the working folder, {}",
+                    working.display()
+                ),
+            )),
+            None => Err(not_created(
+                dir,
+                "none is created, since the working folder is / or the home folder",
+            )),
         }
-        let why = format!("{dir} is not in a folder where databases may be");
-        wrong(Code::PermissionError, why)
     }
 
     /// What a call names.
@@ -295,6 +296,44 @@ impl Asking<'_> {
             Made::List | Made::Set => Outcome::List { head, page },
         })
     }
+}
+
+fn not_created(dir: &str, why: &str) -> Fault {
+    Fault::new(
+        Code::PermissionError,
+        format!("{dir} holds no database, and {why}"),
+    )
+    .with_hint("start the server with --root DIR to allow databases in DIR, or from another working folder")
+    .with(Detail::Field, "dir")
+}
+
+/// The files of a database in its folder.
+const DATA_FILE: &str = "data.mdb";
+const LOCK_FILE: &str = "lock.mdb";
+
+/// Whether a folder lies within another one, which is canonical, whatever links and `..` lead to.
+fn is_within(folder: &Path, root: &Path) -> bool {
+    // Of what is not there yet, the part that is decides.
+    let above = |above: &Path| {
+        let is_here = above.as_os_str().is_empty();
+        let above = if is_here { Path::new(".") } else { above };
+        above.canonicalize().ok()
+    };
+    let there = folder.ancestors().find_map(above);
+    let is_plain = !folder.components().any(|part| part == Component::ParentDir);
+    // A file that is a link would be made, or read, wherever it leads.
+    let leads_out = |file: &str| folder.join(file).is_symlink();
+    let stays = ![DATA_FILE, LOCK_FILE].into_iter().any(leads_out);
+    is_plain && stays && there.is_some_and(|there| there.starts_with(root))
+}
+
+/// Whether a folder has a database, so that opening it creates none.
+fn holds_database(folder: &Path) -> bool {
+    let data = std::fs::metadata(folder.join(DATA_FILE));
+    let lock = folder.join(LOCK_FILE);
+    // A link to a lock that is not there would create it wherever the link leads.
+    let creates_lock_elsewhere = lock.is_symlink() && !lock.exists();
+    data.is_ok_and(|data| data.is_file() && data.len() > 0) && !creates_lock_elsewhere
 }
 
 /// What stands beside a result.

@@ -28,10 +28,18 @@ pub(crate) fn anywhere(
         allow_writes,
         anywhere: true,
         roots,
+        created_below: working_folder(),
         servers: Some(Vec::new()),
         ..options(settings)?
     };
     Tools::new(options, Arc::new(results.shelf.clone()))
+}
+
+/// The working folder, unless it is one below which everything lies: the root or the home folder.
+fn working_folder() -> Option<PathBuf> {
+    let working = std::env::current_dir().ok()?.canonicalize().ok()?;
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    (working.parent().is_some() && home.as_ref() != Some(&working)).then_some(working)
 }
 
 /// The databases that the settings name, where they name some.
@@ -51,6 +59,7 @@ fn options(settings: &Settings) -> Result<Options, Fault> {
         known,
         anywhere: false,
         roots: Vec::new(),
+        created_below: None,
         servers: None,
         embed: Some(Arc::new(Models::new(settings.embeddings()?))),
         version: env!("CARGO_PKG_VERSION"),

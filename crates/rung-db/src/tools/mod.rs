@@ -97,6 +97,8 @@ pub struct Options {
     pub anywhere: bool,
     /// Folders within which those may be; anywhere where there are none.
     pub roots: Vec<PathBuf>,
+    /// The folder, canonical, below which databases are created when there are no roots; none are created without it.
+    pub created_below: Option<PathBuf>,
     /// Servers elsewhere whose databases may be opened; any where there are none, and no databases elsewhere without this.
     pub servers: Option<Vec<Place>>,
     /// Who makes vectors of texts that are found by what they mean.

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Args)]
 pub(crate) struct DbArgs {
-    /// Lets an agent make and change databases; for mcp alone, before it or after it.
+    /// Let the client create and change databases; accepted before and after `mcp`, and by no other command.
     #[arg(long, short = 'w', global = true, hide = true)]
     pub(crate) allow_writes: bool,
     #[command(subcommand)]
@@ -48,6 +48,10 @@ pub(crate) enum DbCommand {
     /// Serves databases to one MCP client on standard input and output, under the names of Datalevin's tools; with --allow-writes
     /// they may be made and changed.
     Mcp {
+        /// Let the client create and change databases: within --root, or below the working folder if no root is given, and nowhere if that is /
+        /// or the home folder. Elsewhere only folders that already hold a database are opened.
+        #[arg(long, short = 'w')]
+        allow_writes: bool,
         /// Only databases within this folder; may be said several times.
         #[arg(long, value_name = "DIR")]
         root: Vec<PathBuf>,

@@ -12,6 +12,7 @@ mod config_trust;
 mod connect;
 mod crash;
 mod database;
+mod database_created;
 mod database_each_tool;
 mod database_edges;
 mod database_grants;

@@ -43,7 +43,9 @@ pub(super) fn run(
         DbCommand::Explain(args) => explain::run(&args, databases),
         DbCommand::Import(args) => import::run(&args, databases),
         DbCommand::Dump { folder } => dump::run(&folder, databases),
-        DbCommand::Mcp { root } => mcp::run(args.allow_writes, &root, &settings()?),
+        DbCommand::Mcp { allow_writes, root } => {
+            mcp::run(args.allow_writes || allow_writes, &root, &settings()?)
+        }
         DbCommand::Model { from } => model::run(&from, &settings()?),
         DbCommand::Repl { folder } => repl::run(&folder, databases),
     }
