@@ -46,8 +46,8 @@ START_SECONDS = 20
 TOLD = {"$database": r"database-[0-9a-f-]{36}", "$handle": r"res_[0-9a-z]{26}"}
 Errand = collections.namedtuple("Errand", "name transports steps wrong")
 # A tool, its arguments as JSON, what is found in its answer, whether it needs what an earlier call in the same session opened, and
-# what the model of a coding agent must be shown, where that is more.
-Step = collections.namedtuple("Step", "tool given answered needs_session to_model", defaults=[False, None])
+# the picture in its answer, for clients that show their model pictures.
+Step = collections.namedtuple("Step", "tool given answered needs_session picture", defaults=[False, None])
 ROWS = "[:find ?n ?t :where [?e :n ?n] [?e :text ?t]]"
 ERRANDS = [
     # And a call that is refused, with the code that says so. A client that checks structured content must let that through.
@@ -67,7 +67,7 @@ ERRANDS = [
         Step("gateway.invoke", '{"tool_id": "poet::recite", "arguments": {"verses": 1000}}',
              rf"(?s){TOLD['$handle']}.*verse 50\b"),
         Step("rung.read", '{"handle": "$handle", "path": "content[0].text", "lines": "601-610"}', "verse 605"),
-        Step("gateway.invoke", '{"tool_id": "poet::paint"}', "a dot", to_model="iVBORw0KGgo"),
+        Step("gateway.invoke", '{"tool_id": "poet::paint"}', "a dot", picture="iVBORw0KGgo"),
     ], ("gateway.invoke", {"tool_id": "poet::sing"}, "unknown_tool")),
 ]
 # A server to stand behind the gateway.
@@ -294,13 +294,14 @@ class Model(http.server.ThreadingHTTPServer):
         self.steps = steps
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
         self.called = self.answered = 0
+        self.sees_pictures = False
 
     def choose(self, body, history):
         """The tool to call now and its arguments, if any."""
         history = json.dumps(history)
         if self.called > self.answered:
             step = self.steps[self.answered]
-            if re.search(step.to_model or step.answered, history):
+            if re.search((self.sees_pictures and step.picture) or step.answered, history):
                 self.answered += 1
         if self.called > self.answered or self.called == len(self.steps):
             return None, None
@@ -592,6 +593,7 @@ import {{ StdioClientTransport }} from '{sdk}/stdio';
 
 def claude_code(row, _era):
     package = "@anthropic-ai/claude-code"
+    row.model.sees_pictures = True
     quiet = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
     server = ["door", "--", row.command] if row.stdio else ["--transport", "http", "door", row.url]
     row.run(package, "claude", "mcp", "add", *server, **quiet)
@@ -636,6 +638,7 @@ def opencode(row, _era):
 
 def codex(row, _era):
     package = "@openai/codex"
+    row.model.sees_pictures = True
     config = row.home / ".codex/config.toml"
     if not row.stdio and row.errand.name == "data":
         # Told of it on the command line, it asks the owner for access by itself, and there is none to be asked here.
