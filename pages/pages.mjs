@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -22,6 +22,15 @@ const ended = [];
 // A person's data, and a server for it.
 run('demo', '--prepare', '--home', join(home, 'data'));
 const password = 'correct horse battery';
+// A database and a downstream server, which a token may reach as well.
+mkdirSync(join(home, '.config/rung'), { recursive: true });
+writeFileSync(join(home, '.config/rung/config.toml'), `
+[databases.people]
+dir = "people.db"
+mode = "write"
+[sources.printer]
+command = ["/usr/bin/env", "true"]
+`);
 execFileSync(rung, ['pdpp', 'password', '--stdin', '--home', join(home, 'data')], { cwd: home, env: environment, input: password });
 const server = spawn(rung, ['serve', '--listen', '127.0.0.1:0', '--home', join(home, 'data')], { cwd: home, env: environment });
 ended.push(() => server.kill());
@@ -191,6 +200,50 @@ try {
     const after = await fetch(`${here}/v1/streams/messages/records`, { headers: bearer });
     assert.equal(after.status, 403);
     assert.equal((await after.json()).error.code, 'grant_revoked');
+  });
+
+  await check('the owner sees all that a token reaches, and ends all of it', async (page) => {
+    writeFileSync(join(home, 'grant.toml'), `
+expires = 2999-01-31
+[budget]
+reply_bytes = 20000
+[[personal_data]]
+source = "mail"
+[[personal_data.streams]]
+name = "messages"
+fields = ["subject"]
+[[databases]]
+name = "people"
+mode = "write"
+attributes = ["person/*"]
+[[servers]]
+name = "printer"
+tools = ["print", "scan"]
+`);
+    const token = run('token', 'new', 'assistant', '--grant', 'grant.toml', '--home', join(home, 'data')).trim();
+    const listed = async () => (await fetch(`${here}/mcp`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'pages', version: '1' } } }),
+    })).status;
+    assert.equal(await listed(), 200);
+    await page.goto(`${here}/owner/grants`);
+    await signIn(page);
+    const row = page.getByRole('row').filter({ hasText: 'assistant' });
+    const what = await row.innerText();
+    for (const reached of ['mail: messages', 'database people', 'server printer']) assert.ok(what.includes(reached), what);
+    await row.getByRole('link').click();
+    await page.getByRole('heading', { name: 'What assistant may reach' }).waitFor();
+    const shown = await page.getByRole('main').innerText();
+    for (const reached of ['until 31 January 2999', '20000 bytes', 'messages', 'Fields: id, subject', 'Database people', 'Mode: read and write',
+      'Attributes: person/*', 'Server printer', 'Tools: print, scan', 'ends all of this at once']) {
+      assert.ok(shown.includes(reached), `${reached} is not in ${shown}`);
+    }
+    await looked(page, 'grant-token');
+    await page.getByRole('button', { name: 'Take it back' }).click();
+    await page.waitForURL(`${here}/owner/grants`);
+    await row.getByText('taken back').waitFor();
+    assert.equal(await listed(), 401);
   });
 
   await check('the keyboard alone is enough', async (page) => {

@@ -16,7 +16,7 @@ mod token;
 
 pub use error::{Error, Result};
 pub use password::Password;
-pub use permit::{Access, Caller, GIVEN, GrantId, Permit};
+pub use permit::{Access, Caller, GIVEN, GrantId, Permit, TOKEN_GRANT};
 pub use scope::{OfDatabase, OfServer, Pattern, Scope};
 pub use secret::Secret;
 pub use token::{Token, TokenHash, TokenRecord, admit};

@@ -67,6 +67,9 @@ name! {
     GrantId
 }
 
+/// What the grants of bearer tokens begin with. Grants of personal data that such a token reaches name it as their package.
+pub const TOKEN_GRANT: &str = "token:";
+
 /// The grant of the one token that everybody is given: it says that they may come, and not who they are.
 pub const GIVEN: &str = "token:given";
 

@@ -11,7 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use rung_fault::{Code, Coded as _};
-use rung_records::{Bearer, Choice, Error, Journal, Records};
+use rung_records::{Bearer, Choice, Error, Journal, Records, TokenRegistry};
 
 use crate::answer::{self, Answer, VERSION, Warnings};
 use crate::authority::Documents;
@@ -24,6 +24,8 @@ use tokio::sync::mpsc::Sender;
 pub struct Config {
     /// The records.
     pub records: Arc<Records>,
+    /// The bearer tokens of the server, which may reach more than records.
+    pub tokens: Arc<dyn TokenRegistry>,
     /// Where it is written down what was shown.
     pub journal: Arc<Journal>,
     /// Whether clients may only ask what version 0.1 of the core lets them.
@@ -51,6 +53,7 @@ pub enum Authority {
 /// Everything a route needs.
 pub struct Service {
     records: Arc<Records>,
+    tokens: Arc<dyn TokenRegistry>,
     journal: Arc<Journal>,
     pub(crate) strict_0_1: bool,
     pub(crate) without_login: bool,
@@ -66,6 +69,7 @@ impl Service {
     pub fn new(config: Config, registry: &mut Registry) -> Self {
         Self {
             records: config.records,
+            tokens: config.tokens,
             journal: config.journal,
             strict_0_1: config.strict_0_1,
             without_login: config.without_login,
@@ -80,6 +84,11 @@ impl Service {
     /// The records.
     pub(crate) fn records(&self) -> &Records {
         &self.records
+    }
+
+    /// The bearer tokens of the server.
+    pub(crate) fn tokens(&self) -> &dyn TokenRegistry {
+        &*self.tokens
     }
 
     /// Whether nobody could be given anything, on a server that only its own machine reaches.

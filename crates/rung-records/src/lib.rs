@@ -54,5 +54,5 @@ pub use scope::{Bearer, Choice, Connection};
 pub use search::{Found, SearchQuery};
 pub use shared::{SharedResult, SharedResults};
 pub use tend::{Progress, Tended};
-pub use tokens::{Agent, GivenGrant, GrantRequest, Member, OwnToken};
+pub use tokens::{Agent, GivenGrant, GrantRequest, Member, OwnToken, TokenRegistry};
 pub use window::{FieldWindow, MAX_CHARS, MAX_CONTEXT_CHARS, WindowQuery, WindowSelector};

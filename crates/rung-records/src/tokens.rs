@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use rung_auth::{Access, Permit, Token, TokenRecord};
+use rung_auth::{Access, Permit, TOKEN_GRANT, Token, TokenRecord};
 use rung_fault::Code;
 use serde_json::{Value, json};
 
@@ -29,6 +29,16 @@ pub struct GrantRequest {
     pub purpose_code: Option<String>,
     /// When it ends, in milliseconds since 1970.
     pub expires_ms: Option<i64>,
+}
+
+/// The bearer tokens that the operator issued. They are stored outside the records, and reach databases and downstream
+/// servers as well as personal data.
+pub trait TokenRegistry: Send + Sync {
+    /// The tokens that are not revoked.
+    fn list(&self) -> Result<Vec<TokenRecord>>;
+
+    /// Revokes the token of a grant. Whether there was one.
+    fn remove(&self, grant: &str) -> Result<bool>;
 }
 
 /// The grant that owners' tokens are on record with.
@@ -337,8 +347,8 @@ impl Records {
         })
     }
 
-    /// Takes back what was given to whoever comes with a permit for `package`.
-    pub fn revoke_together(&self, bearer: &Bearer, package: &str) -> Result<()> {
+    /// Takes back what was given to whoever comes with a permit for `package`. How many grants that were.
+    pub fn revoke_together(&self, bearer: &Bearer, package: &str) -> Result<u64> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();
         self.store.writing(|tx| {
@@ -346,8 +356,7 @@ impl Records {
                 "UPDATE grant_fact SET revoked_ms = ?3 WHERE subject = ?1 AND package_id = ?2 AND revoked_ms IS NULL",
                 params![bearer.subject, package, now_ms],
             )
-        })?;
-        Ok(())
+        })
     }
 
     /// A request as a grant: every name in it is there.
@@ -409,9 +418,27 @@ impl Records {
     }
 
     /// Takes a grant back. Whoever reads under it reads no more. The owner does this, or whoever has it.
-    pub fn revoke(&self, bearer: &Bearer, grant_id: &str) -> Result<()> {
+    ///
+    /// A grant that was issued with a bearer token ends with that token and all else that it reaches: other sources,
+    /// databases and servers. `grant_id` may also be the token's own.
+    pub fn revoke(
+        &self,
+        bearer: &Bearer,
+        grant_id: &str,
+        tokens: &dyn TokenRegistry,
+    ) -> Result<()> {
         if bearer.grant().is_none_or(|own| own.grant_id != grant_id) {
             bearer.require_owner()?;
+        }
+        if let Some(token) = self.token_grant(bearer, grant_id)? {
+            bearer.require_owner()?;
+            // The token first: without it nothing is reached, even if the grants cannot be marked.
+            let ended = tokens.remove(&token)?;
+            let grants = self.revoke_together(bearer, &token)?;
+            if !ended && grants == 0 {
+                return Err(Error::NotFound(format!("no grant has the id {grant_id}")));
+            }
+            return Ok(());
         }
         let now_ms = self.now_ms();
         self.store.writing(|tx| {
@@ -424,6 +451,24 @@ impl Records {
             }
             Ok(())
         })
+    }
+
+    /// The bearer token that a grant was issued with, by the token's own grant.
+    fn token_grant(&self, bearer: &Bearer, grant_id: &str) -> Result<Option<String>> {
+        if grant_id.starts_with(TOKEN_GRANT) {
+            // Tokens are the operator's, and no other subject's.
+            let own = bearer.subject_id == self.owner_id();
+            return Ok(own.then(|| grant_id.to_owned()));
+        }
+        let package = self.store.reading(|tx| {
+            tx.one(
+                "SELECT package_id FROM grant_fact WHERE subject = ?1 AND id = ?2 AND revoked_ms IS NULL",
+                params![bearer.subject, grant_id],
+                |row| Ok(row.maybe_text(0)?.map(str::to_owned)),
+            )
+        })?;
+        let package = package.flatten();
+        Ok(package.filter(|package| package.starts_with(TOKEN_GRANT)))
     }
 
     /// The grants that were given, the latest first.
@@ -515,6 +560,12 @@ impl GivenGrant {
             package_id: row.maybe_text(4)?.map(str::to_owned),
             used_ms: row.maybe_int(5)?,
         })
+    }
+
+    /// The bearer token that it was issued with, by the token's own grant.
+    pub fn token_grant(&self) -> Option<&str> {
+        let package = self.package_id.as_deref();
+        package.filter(|package| package.starts_with(TOKEN_GRANT))
     }
 
     /// The grant, and when it was taken back.

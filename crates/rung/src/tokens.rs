@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rung_auth::{Access, GIVEN, Permit, Scope, Token, TokenRecord, admit};
+use rung_auth::{Access, GIVEN, Permit, Scope, TOKEN_GRANT, Token, TokenRecord, admit};
 use rung_fault::{Code, Coded as _, Fault};
 use rung_mcp::http::{Admission, Denied};
 use rung_tool::Pending;
@@ -17,13 +17,10 @@ use crate::offer::now_ms;
 /// Names of callers that have no token.
 const RESERVED: [&str; 2] = ["local", "anonymous"];
 
-/// What the grants of our own tokens begin with.
-const GRANT: &str = "token:";
-
 /// Whether somebody came with a token of a grant of personal data: what they are offered is that data, and nothing else.
 pub(crate) fn is_agent(permit: &Permit) -> bool {
     let grant = permit.grant().as_str();
-    !grant.starts_with(GRANT) && !RESERVED.contains(&grant)
+    !grant.starts_with(TOKEN_GRANT) && !RESERVED.contains(&grant)
 }
 
 /// Bytes of a name.
@@ -66,7 +63,7 @@ impl Tokens {
         let token = Token::generate()?;
         let hash = serde_json::to_value(token.hash()).map_err(internal)?;
         // A new token of an old name is another grant: what the old one kept, it does not see.
-        let grant = format!("{GRANT}{}", &hash.as_str().unwrap_or_default()[..16]);
+        let grant = format!("{TOKEN_GRANT}{}", &hash.as_str().unwrap_or_default()[..16]);
         if self
             .list()?
             .iter()
@@ -114,6 +111,26 @@ impl Tokens {
                 .with_hint("`rung token list` names them"),
         )
     }
+}
+
+impl rung_records::TokenRegistry for Tokens {
+    fn list(&self) -> rung_records::Result<Vec<TokenRecord>> {
+        Self::list(self).map_err(broken)
+    }
+
+    fn remove(&self, grant: &str) -> rung_records::Result<bool> {
+        let all = Self::list(self).map_err(broken)?;
+        let token = all.iter().find(|record| record.grant.as_str() == grant);
+        match token {
+            Some(token) => self.revoke(token.caller.as_str()).map_err(broken)?,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn broken(fault: Fault) -> rung_records::Error {
+    rung_records::Error::Broken(fault.to_string())
 }
 
 fn read_rows(rows: &[(String, Vec<u8>)]) -> Result<Vec<TokenRecord>, Fault> {

@@ -6,12 +6,14 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use rung_auth::{Access, OfDatabase, OfServer, Pattern};
 use rung_fault::Coded as _;
 use rung_records::authority::{Ask, OfferedSource, Petition, Review, StreamPreview, Wanted, Way};
 use rung_records::grant::{Grant, GrantedStream};
 use rung_records::{Connection, Disclosure, Error, GivenGrant, OwnToken};
 use serde_json::Value;
 
+use super::grants::GrantRow;
 use super::visit::Visit;
 use super::{par, session};
 use crate::service::Service;
@@ -164,13 +166,24 @@ struct Tool {
 struct Given {
     id: String,
     client: String,
-    source: String,
     what: String,
-    purpose: String,
     since: String,
     used: String,
     state: String,
     holds: bool,
+}
+
+/// A database that a grant reaches.
+struct Database {
+    name: String,
+    mode: &'static str,
+    attributes: String,
+}
+
+/// A downstream server that a grant reaches.
+struct DownstreamServer {
+    name: String,
+    tools: String,
 }
 
 #[derive(Template)]
@@ -179,7 +192,13 @@ struct GrantPage<'a> {
     csrf: &'a str,
     signed_in: bool,
     grant: Given,
-    streams: Vec<ReviewedStream>,
+    sources: Vec<Reviewed>,
+    databases: Vec<Database>,
+    servers: Vec<DownstreamServer>,
+    /// Bytes of a reply, where the grant limits them.
+    reply_limit: Option<usize>,
+    /// Whether one token reaches all of it, and all of it ends together.
+    together: bool,
     shown: Vec<(String, String, String, String)>,
 }
 
@@ -641,8 +660,8 @@ fn granted(stream: &GrantedStream) -> ReviewedStream {
     }
 }
 
-/// What a grant is of, and how long it lasts.
-fn grant_words(grant: &Grant, all: &[Connection]) -> Vec<String> {
+/// Of which accounts a grant is.
+fn from_accounts(grant: &Grant, all: &[Connection]) -> String {
     let mut accounts: Vec<&str> = grant
         .streams
         .iter()
@@ -659,9 +678,14 @@ fn grant_words(grant: &Grant, all: &[Connection]) -> Vec<String> {
             account(id, known.and_then(|one| one.display_name.as_ref()))
         })
         .collect();
+    format!("From your account{s} {}.", accounts.join(", "))
+}
+
+/// What a grant is of, and how long it lasts.
+fn grant_words(grant: &Grant, all: &[Connection]) -> Vec<String> {
     let mut words = vec![
         format!("For: {}.", purpose(&grant.purpose_code)),
-        format!("From your account{s} {}.", accounts.join(", ")),
+        from_accounts(grant, all),
     ];
     words.push(match (&grant.expires_at, grant.access_mode.as_str()) {
         (Some(end), "single_use") => format!("Once, and not after {}.", day(end)),
@@ -754,39 +778,92 @@ fn source_name(grant: &Grant) -> String {
     rung_records::declaration::slug(&grant.source.id)
 }
 
-fn given(given: &GivenGrant) -> Given {
-    let grant = &given.grant;
-    let name = grant.client.client_display["name"].as_str();
-    let streams: Vec<&str> = grant
-        .streams
-        .iter()
-        .map(|stream| stream.name.as_str())
-        .collect();
+/// Names in a grant; none stand for all.
+fn patterns(named: &[Pattern], all: &str) -> String {
+    if named.is_empty() {
+        return all.to_owned();
+    }
+    let named: Vec<&str> = named.iter().map(Pattern::as_str).collect();
+    named.join(", ")
+}
+
+fn database(of: &OfDatabase) -> Database {
+    Database {
+        name: of.name.clone(),
+        mode: match of.mode {
+            Access::Read => "read",
+            Access::Write => "read and write",
+        },
+        attributes: patterns(&of.attributes, "every attribute"),
+    }
+}
+
+fn downstream_server(of: &OfServer) -> DownstreamServer {
+    DownstreamServer {
+        name: of.name.clone(),
+        tools: patterns(&of.tools, "every tool"),
+    }
+}
+
+/// All that a grant reaches, in a line.
+fn reach(row: &GrantRow<'_>) -> String {
+    let sources = row.grants.iter().map(|given| {
+        let streams = given.grant.streams.iter();
+        let streams: Vec<&str> = streams.map(|stream| stream.name.as_str()).collect();
+        format!("{}: {}", source_name(&given.grant), streams.join(", "))
+    });
+    let scope = row.token.and_then(|token| token.scope.as_deref());
+    let databases = scope.map_or(&[][..], |scope| &scope.databases);
+    let servers = scope.map_or(&[][..], |scope| &scope.servers);
+    let databases = databases.iter().map(|of| format!("database {}", of.name));
+    let servers = servers.iter().map(|of| format!("server {}", of.name));
+    let all: Vec<String> = sources.chain(databases).chain(servers).collect();
+    all.join("; ")
+}
+
+fn given(row: &GrantRow<'_>) -> Given {
+    let first = row.grants.first();
+    let client = first.map(|given| &given.grant.client);
+    let token = row.token.map(|token| token.caller.as_str());
+    let name = client.and_then(|client| client.client_display["name"].as_str());
+    let name = name.or(client.map(|client| client.client_id.as_str()));
+    let id = first.map(|given| given.grant.grant_id.as_str());
+    let id = id.or(row.token.map(|token| token.grant.as_str()));
+    let expires_ms = match (first, row.token) {
+        (Some(given), _) => given.expires_ms,
+        (None, Some(token)) => token.expires_ms.and_then(|end| i64::try_from(end).ok()),
+        (None, None) => None,
+    };
     let now_ms = Timestamp::now().as_millisecond();
-    let over = given.expires_ms.filter(|end| *end <= now_ms);
-    let state = match (given.revoked_ms, over, given.expires_ms) {
+    let over = expires_ms.filter(|end| *end <= now_ms);
+    let revoked_ms = first.and_then(|given| given.revoked_ms);
+    let state = match (revoked_ms, over, expires_ms) {
         (Some(at), _, _) => format!("taken back {}", moment(at)),
         (None, Some(at), _) => format!("ended {}", moment(at)),
         (None, None, Some(end)) => format!("until {}", moment(end)),
         (None, None, None) => "until you take it back".to_owned(),
     };
+    // Of tokens without personal data neither is recorded.
+    let recorded = |ms: Option<i64>, none: &str| match first {
+        None => "not recorded".to_owned(),
+        Some(_) => ms.map_or_else(|| none.to_owned(), moment),
+    };
+    let used_ms = row.grants.iter().filter_map(|given| given.used_ms).max();
     Given {
-        id: grant.grant_id.clone(),
-        client: name.unwrap_or(&grant.client.client_id).to_owned(),
-        source: source_name(grant),
-        what: format!("{}: {}", source_name(grant), streams.join(", ")),
-        purpose: purpose(&grant.purpose_code),
-        since: moment(given.issued_ms),
-        used: given.used_ms.map_or_else(|| "never".to_owned(), moment),
+        id: id.unwrap_or_default().to_owned(),
+        client: name.or(token).unwrap_or_default().to_owned(),
+        what: reach(row),
+        since: recorded(first.map(|given| given.issued_ms), ""),
+        used: recorded(used_ms, "never"),
         state,
-        holds: given.revoked_ms.is_none() && over.is_none(),
+        holds: revoked_ms.is_none() && over.is_none(),
     }
 }
 
 pub(super) fn grants(
     service: &Service,
     visit: &Visit,
-    all: &[GivenGrant],
+    all: &[GrantRow<'_>],
     own: &[OwnToken],
 ) -> Result<Response, Error> {
     let csrf = session::csrf(visit)?;
@@ -813,8 +890,9 @@ pub(super) fn grants(
 pub(super) fn grant(
     service: &Service,
     visit: &Visit,
-    one: &GivenGrant,
+    row: &GrantRow<'_>,
     shown: &[Disclosure],
+    accounts: &[Connection],
 ) -> Result<Response, Error> {
     let csrf = session::csrf(visit)?;
     let shown = shown.iter().map(|one| {
@@ -829,11 +907,26 @@ pub(super) fn grant(
             },
         )
     });
+    let sources = row.grants.iter().map(|GivenGrant { grant, .. }| Reviewed {
+        title: source_name(grant),
+        words: vec![
+            format!("For: {}.", purpose(&grant.purpose_code)),
+            from_accounts(grant, accounts),
+        ],
+        streams: grant.streams.iter().map(granted).collect(),
+    });
+    let scope = row.token.and_then(|token| token.scope.as_deref());
+    let databases = scope.iter().flat_map(|scope| &scope.databases);
+    let servers = scope.iter().flat_map(|scope| &scope.servers);
     let template = GrantPage {
         csrf: &csrf,
         signed_in: !service.without_login,
-        grant: given(one),
-        streams: one.grant.streams.iter().map(granted).collect(),
+        grant: given(row),
+        sources: sources.collect(),
+        databases: databases.map(database).collect(),
+        servers: servers.map(downstream_server).collect(),
+        reply_limit: scope.and_then(|scope| scope.max_reply_bytes),
+        together: row.token.is_some(),
         shown: shown.collect(),
     };
     page(visit, StatusCode::OK, &template, Some(&csrf), None)

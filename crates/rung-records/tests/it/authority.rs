@@ -455,7 +455,7 @@ fn revoking_stops_an_open_cursor_and_a_package_outlives_one_of_its_children() {
         let first = records.list(&bearer, &page("messages", 1)).unwrap();
         assert!(first.has_more);
         records
-            .revoke(&fixture.owner, &bearer.grant().unwrap().grant_id)
+            .revoke(&fixture.owner, &bearer.grant().unwrap().grant_id, &NoTokens)
             .unwrap();
         assert_eq!(reads(fixture, &given), Err(Code::GrantRevoked));
 
@@ -484,14 +484,14 @@ fn revoking_stops_an_open_cursor_and_a_package_outlives_one_of_its_children() {
         );
         assert!(records.agent(shown).is_ok());
         records
-            .revoke(&fixture.owner, &approved.grants[0].grant_id)
+            .revoke(&fixture.owner, &approved.grants[0].grant_id, &NoTokens)
             .unwrap();
         let Introspected::Active { grants, .. } = records.introspect(shown).unwrap() else {
             panic!("the other child holds");
         };
         assert_eq!(grants.len(), 1);
         records
-            .revoke(&fixture.owner, &approved.grants[1].grant_id)
+            .revoke(&fixture.owner, &approved.grants[1].grant_id, &NoTokens)
             .unwrap();
         assert!(matches!(
             records.introspect(shown).unwrap(),

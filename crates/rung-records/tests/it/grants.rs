@@ -184,7 +184,7 @@ fn a_grant_that_is_taken_back_or_over_lets_nobody_in() {
         assert_eq!(admit("rung_nonsense"), Err(Code::AuthenticationError));
         fixture
             .records
-            .revoke(&fixture.owner, &grant.grant_id)
+            .revoke(&fixture.owner, &grant.grant_id, &NoTokens)
             .unwrap();
         assert_eq!(admit(token.expose()), Err(Code::GrantRevoked));
         let over = GrantRequest {

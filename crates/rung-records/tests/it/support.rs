@@ -3,11 +3,12 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rung_auth::{Access, Permit};
+use rung_auth::{Access, Permit, TokenRecord};
 use rung_records::grant::Selection;
 use rung_records::store::{Postgres, PostgresOptions, Sqlite};
 use rung_records::{
-    Bearer, Choice, GrantRequest, Ingested, ListQuery, Options, Page, Records, Target,
+    Bearer, Choice, GrantRequest, Ingested, ListQuery, Options, Page, Records, Result, Target,
+    TokenRegistry,
 };
 use serde_json::{Value, json};
 
@@ -19,6 +20,19 @@ pub(crate) struct Fixture {
     /// The address of the database, where there is one.
     pub(crate) database: Option<String>,
     _cluster: Option<Cluster>,
+}
+
+/// A server on which no bearer token was issued.
+pub(crate) struct NoTokens;
+
+impl TokenRegistry for NoTokens {
+    fn list(&self) -> Result<Vec<TokenRecord>> {
+        Ok(Vec::new())
+    }
+
+    fn remove(&self, _: &str) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// A cluster that ends with the test it was started for.

@@ -93,6 +93,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     let gives_access = matches!(authority, Authority::Here);
     let data = rung_pdpp::Config {
         records: records.clone(),
+        tokens: Arc::new(results.tokens()),
         journal: crate::records::journal(settings)?,
         strict_0_1: args.strict_0_1,
         without_login,

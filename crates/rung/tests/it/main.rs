@@ -73,6 +73,7 @@ mod personal_data_faults;
 mod readers;
 mod readme;
 mod reference;
+mod revocation;
 mod sandbox;
 mod selectors;
 mod soak;

@@ -9,9 +9,16 @@ use serde_json::{Value, json};
 
 use crate::cli::GrantCommand;
 use crate::exit::{Result, output};
+use crate::results::Results;
+use crate::settings::Settings;
 use crate::table::table;
 
-pub(super) fn run(records: &Records, owner: &Bearer, command: GrantCommand) -> Result {
+pub(super) fn run(
+    records: &Records,
+    owner: &Bearer,
+    command: GrantCommand,
+    settings: &Settings,
+) -> Result {
     match command {
         GrantCommand::Issue {
             client,
@@ -85,7 +92,8 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: GrantCommand) -> R
             write!(out, "{}", table(&heading, &rows)).map_err(output)
         }
         GrantCommand::Revoke { id } => {
-            records.revoke(owner, &id).map_err(Fault::from)?;
+            let tokens = Results::open(settings)?.tokens();
+            records.revoke(owner, &id, &tokens).map_err(Fault::from)?;
             eprintln!("{id} is revoked");
             Ok(())
         }

@@ -39,7 +39,7 @@ fn own(command: OwnCommand, settings: &Settings) -> Result {
         OwnCommand::Register { files } => register::run(&records, &files),
         OwnCommand::Connections(command) => connections::run(&records, &owner, command),
         OwnCommand::Ingest(args) => ingest::run(&records, &owner, &args, settings),
-        OwnCommand::Grant(command) => grant::run(&records, &owner, command),
+        OwnCommand::Grant(command) => grant::run(&records, &owner, command, settings),
         OwnCommand::OwnerToken {
             name,
             days,
