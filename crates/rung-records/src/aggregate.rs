@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use jiff::ToSpan as _;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan as _};
 use rung_fault::Code;
 use serde_json::{Number, Value as Json, json};
 
 use crate::document;
 use crate::filter::{self, Filter, Sql, Tests};
+use crate::key::Moment;
 use crate::page::Order;
 use crate::reading::Reading;
 use crate::scope::{Bearer, Choice, Collection, Sight};
@@ -172,6 +173,7 @@ const DEFAULT_GROUPS: usize = 10;
 
 /// One collection's part.
 struct Part<'a> {
+    sight: &'a Sight,
     collection: &'a Collection,
     tests: Tests,
 }
@@ -189,7 +191,11 @@ impl Records {
             for sight in &sights {
                 if let Some(collection) = &sight.collection {
                     let tests = Tests::of(sight, &query.filters)?;
-                    parts.push(Part { collection, tests });
+                    parts.push(Part {
+                        sight,
+                        collection,
+                        tests,
+                    });
                 }
             }
             let mut total = 0;
@@ -352,7 +358,8 @@ impl Part<'_> {
             |row| {
                 let lifted = document::lifted(row.maybe_text(1)?)?;
                 let lifted = lifted.iter().any(|long| long.field == field);
-                Ok((serde_json::from_str::<Json>(row.text(0)?)?, lifted))
+                let data = document::mended(row.text(0)?);
+                Ok((serde_json::from_str::<Json>(&data)?, lifted))
             },
         )?;
         match found {
@@ -413,16 +420,21 @@ fn by_time(
     limit: usize,
 ) -> Result<(Json, i64)> {
     let mut counts: BTreeMap<DateTime, i64> = BTreeMap::new();
-    let stretch = |at: Timestamp| {
-        let start = granularity.floor(zone.to_datetime(at));
-        let end = granularity
-            .next(start)
-            .and_then(|end| zone.to_timestamp(end).ok());
-        (start, end.unwrap_or(Timestamp::MAX))
-    };
     // Whether there may be later stretches than those that were counted.
     let mut cut = false;
     for part in parts {
+        let field_of = part.sight.stream().field(field);
+        let zone = match field_of {
+            Some(field) if field.date_only => &TimeZone::UTC,
+            _ => zone,
+        };
+        // Where a stretch begins, and the first key after it.
+        let stretch = |at: Moment| {
+            let start = granularity.floor(at.to_civil(zone));
+            let end = granularity.next(start);
+            let end = end.map(|end| key::moment_key(Moment::from_civil(end, zone)));
+            (start, end.unwrap_or_else(|| key::TIMES.1.to_vec()))
+        };
         if part.tests.is_empty() {
             // One look at where a stretch begins, one at how many are in it. More than are shown is never needed.
             let mut from = key::TIMES.0.to_vec();
@@ -440,8 +452,7 @@ fn by_time(
                 let Some(first) = first.flatten() else {
                     break;
                 };
-                let (start, end) = stretch(first);
-                let to = key::moment_key(end);
+                let (start, to) = stretch(first);
                 let mut sql = part.of("count(*)", field)?;
                 sql.push(" AND f.value >= ")
                     .bind(&from)
@@ -470,9 +481,11 @@ fn by_time(
             let start = if let Some(start) = same {
                 start
             } else {
-                let at = key::instant(value).unwrap_or(Timestamp::MIN);
+                let Some(at) = key::instant(value) else {
+                    return Ok(true);
+                };
                 let (start, end) = stretch(at);
-                now = Some((start, key::moment_key(end)));
+                now = Some((start, end));
                 start
             };
             *counts.entry(start).or_default() += count;

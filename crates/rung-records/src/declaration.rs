@@ -68,6 +68,8 @@ pub struct Field {
     pub name: String,
     /// How its values compare. `None` for what is no scalar.
     pub kind: Option<Kind>,
+    /// Whether its values are days, which are the same in every zone.
+    pub date_only: bool,
     /// Whether every record has it.
     pub required: bool,
     /// What it means, where that is declared.
@@ -688,6 +690,7 @@ impl Field {
         Self {
             name: name.to_owned(),
             kind,
+            date_only: declared.or(says["format"].as_str()) == Some("date"),
             required: required.contains(&name),
             role: property["x_pdpp_role"].as_str().map(str::to_owned),
             type_name: own_word.unwrap_or("any").to_owned(),

@@ -82,6 +82,31 @@ pub(crate) fn members(object: &str) -> Option<Members<'_>> {
     Some(members)
 }
 
+/// The same JSON with characters alone in its texts: half of a surrogate pair, which an escape can write and no text can hold, is
+/// U+FFFD. As many bytes as before.
+pub(crate) fn mended(json: &str) -> Cow<'_, str> {
+    let escaped = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut fixed: Option<Vec<u8>> = None;
+    let mut at = 0;
+    while let Some(next) = json.get(at..).and_then(|rest| rest.find('\\')) {
+        at += next;
+        match escaped(at) {
+            Some(0xd800..=0xdbff) if matches!(escaped(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
+            Some(0xd800..=0xdfff) => {
+                let fixed = fixed.get_or_insert_with(|| json.as_bytes().to_vec());
+                fixed[at..at + 6].copy_from_slice(b"\\ufffd");
+                at += 6;
+            }
+            _ => at += 2,
+        }
+    }
+    let fixed = fixed.and_then(|fixed| String::from_utf8(fixed).ok());
+    fixed.map_or(Cow::Borrowed(json), Cow::Owned)
+}
+
 /// What is known of a text that was lifted out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lifted {
@@ -130,6 +155,8 @@ impl<'a> Document<'a> {
             let mut long: Vec<&(Cow<'_, str>, &RawValue)> = members
                 .iter()
                 .filter(|(_, value)| value.get().len() > LIFT_BYTES && value.get().starts_with('"'))
+                // The pieces of a text are found by its name, and PostgreSQL takes none with a NUL.
+                .filter(|(name, _)| !name.contains('\0'))
                 .collect();
             long.sort_by_key(|(_, value)| value.get().as_ptr().addr());
             for (name, value) in long {
@@ -336,6 +363,34 @@ mod tests {
         assert!(same(&whole(&document), &data));
         assert!(Document::read("[1]").is_none());
         assert!(Document::read("{\"a\":1}x").is_none());
+    }
+
+    #[test]
+    fn half_of_a_pair_is_mended_and_everything_else_stays() {
+        for (written, read) in [
+            (r#"{"a":"\ud800"}"#, r#"{"a":"\ufffd"}"#),
+            (
+                r#"{"\uDfFf":["\udc00\ud800"]}"#,
+                r#"{"\ufffd":["\ufffd\ufffd"]}"#,
+            ),
+            (r#""\ud800\ud83e\udd80""#, r#""\ufffd\ud83e\udd80""#),
+            (
+                r#""\ud800\n\\ud800\"\u0041""#,
+                r#""\ufffd\n\\ud800\"\u0041""#,
+            ),
+        ] {
+            assert_eq!(mended(written), read);
+            assert!(serde_json::from_str::<Value>(read).is_ok());
+        }
+        for whole in [
+            r#""\\ud800\ud83e\udd80 \u00e9 é""#,
+            "{}",
+            "\\",
+            r"\u",
+            r"\ud8",
+        ] {
+            assert!(matches!(mended(whole), Cow::Borrowed(_)), "{whole}");
+        }
     }
 
     proptest! {

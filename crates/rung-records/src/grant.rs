@@ -254,13 +254,13 @@ fn granted(
         }
         (Some(field), true) => {
             for moment in [&selection.since, &selection.until].into_iter().flatten() {
-                if crate::key::moment(moment).is_none() {
+                if crate::key::Moment::parse(moment).is_none() {
                     return Err(wrong(format!("{moment} is no date or moment")));
                 }
             }
             let moments = (&selection.since, &selection.until);
             if let (Some(since), Some(until)) = moments
-                && crate::key::moment(since) >= crate::key::moment(until)
+                && crate::key::Moment::parse(since) >= crate::key::Moment::parse(until)
             {
                 return Err(wrong(format!(
                     "nothing is from {since} on and before {until}"

@@ -268,6 +268,7 @@ impl Ingest<'_> {
     fn take(&mut self, lines: &[u8]) -> Result<()> {
         let now_ms = self.records.now_ms();
         let now = moment(now_ms);
+        let lines = mended(lines);
         let mut taken: Vec<Taken<'_>> = Vec::new();
         for line in lines.split(|b| *b == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -380,7 +381,7 @@ impl Ingest<'_> {
             None | Some("null") => Cow::Owned(now.to_owned()),
             Some(_) => {
                 let at = line.emitted_at.and_then(document::text);
-                let at = at.filter(|at| crate::key::moment(at).is_some());
+                let at = at.filter(|at| crate::key::Moment::parse(at).is_some());
                 at.ok_or_else(|| ("invalid_record", "emitted_at is no moment".to_owned()))?
             }
         };
@@ -469,6 +470,33 @@ impl Ingest<'_> {
         }
         Ok(document)
     }
+}
+
+/// Lines whose data can be read as text. Keys stay as they are, so that two of them do not become one: such a key is refused.
+fn mended(lines: &[u8]) -> Cow<'_, [u8]> {
+    let mut all = Cow::Borrowed(lines);
+    // Most of what comes has no escape of this kind at all.
+    let suspect = |line: &[u8]| line.windows(3).any(|w| w == b"\\ud" || w == b"\\uD");
+    let mut start = 0;
+    for line in lines.split(|b| *b == b'\n') {
+        let at = start;
+        start += line.len() + 1;
+        if !suspect(line) {
+            continue;
+        }
+        let Ok(text) = std::str::from_utf8(line) else {
+            continue;
+        };
+        let data = serde_json::from_str::<Line<'_>>(text).ok();
+        let Some(data) = data.and_then(|line| line.data) else {
+            continue;
+        };
+        if let Cow::Owned(fixed) = document::mended(data.get()) {
+            let from = at + (data.get().as_ptr().addr() - text.as_ptr().addr());
+            all.to_mut()[from..from + fixed.len()].copy_from_slice(fixed.as_bytes());
+        }
+    }
+    all
 }
 
 /// A name for a line, the same for the same line.

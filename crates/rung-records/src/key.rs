@@ -3,9 +3,10 @@
 //! Both stores compare bytes and nothing else, so an order, a filter and a cursor mean the same on each of them: no
 //! collation, no affinity, no time zone of a session.
 
-use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -50,13 +51,129 @@ pub(crate) const TIMES: (&[u8], &[u8]) = (&[TIME], &[TIME + 1]);
 /// Bytes of a moment.
 const MOMENT_BYTES: usize = 1 + 8 + 4;
 
+/// A moment of the calendar, by the clocks of any zone. A [`Timestamp`] ends a day before the calendar does, at both ends: `9999-12-31`
+/// is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Since 1970, counted from below.
+    seconds: i64,
+    nanos: u32,
+}
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+impl Moment {
+    /// A date or a moment, as far as it can be told. What names no zone is taken as UTC.
+    pub fn parse(text: &str) -> Option<Self> {
+        // Whatever else a text may be, these begin with digits.
+        if !text.as_bytes().first()?.is_ascii_digit() && !text.starts_with(['-', '+']) {
+            return None;
+        }
+        if let Ok(moment) = text.parse::<Timestamp>() {
+            return Some(moment.into());
+        }
+        if let Ok(pieces) = Pieces::parse(text)
+            && let Some(offset) = pieces.to_numeric_offset()
+        {
+            let moment = Self::from_utc(pieces.date().to_datetime(pieces.time()?));
+            let moment = moment.shifted(-i64::from(offset.seconds()));
+            // What a timestamp can hold was refused for its form.
+            return moment.timestamp().is_none().then_some(moment);
+        }
+        let civil = text.parse::<DateTime>();
+        let civil = civil.or_else(|_| text.parse::<Date>().map(|date| date.at(0, 0, 0, 0)));
+        civil.ok().map(Self::from_utc)
+    }
+
+    /// So many milliseconds after 1970 began.
+    pub fn from_millisecond(ms: i64) -> Self {
+        let nanos = u32::try_from(ms.rem_euclid(1_000)).unwrap_or(0) * 1_000_000;
+        Self {
+            seconds: ms.div_euclid(1_000),
+            nanos,
+        }
+    }
+
+    /// Milliseconds since 1970.
+    pub fn as_millisecond(self) -> i64 {
+        let ms = self.seconds.saturating_mul(1_000);
+        ms.saturating_add(i64::from(self.nanos / 1_000_000))
+    }
+
+    fn from_utc(civil: DateTime) -> Self {
+        let since = civil.duration_since(EPOCH).as_nanos();
+        Self {
+            seconds: i64::try_from(since.div_euclid(1_000_000_000)).unwrap_or(i64::MAX),
+            nanos: u32::try_from(since.rem_euclid(1_000_000_000)).unwrap_or(0),
+        }
+    }
+
+    /// When the clocks of a zone show this.
+    pub fn from_civil(civil: DateTime, zone: &TimeZone) -> Self {
+        if let Ok(moment) = zone.to_timestamp(civil) {
+            return moment.into();
+        }
+        let utc = Self::from_utc(civil);
+        utc.shifted(-utc.offset(zone))
+    }
+
+    /// What the clocks of a zone show. Where they show no date of the calendar any more, its first or last moment.
+    pub fn to_civil(self, zone: &TimeZone) -> DateTime {
+        let local = self.shifted(self.offset(zone));
+        let nanos = i32::try_from(local.nanos).unwrap_or(0);
+        let civil = EPOCH.checked_add(SignedDuration::new(local.seconds, nanos));
+        civil.unwrap_or(if local.seconds < 0 {
+            DateTime::MIN
+        } else {
+            DateTime::MAX
+        })
+    }
+
+    /// As text, in UTC.
+    pub fn to_utc_string(self) -> String {
+        format!("{}Z", self.to_civil(&TimeZone::UTC))
+    }
+
+    fn timestamp(self) -> Option<Timestamp> {
+        Timestamp::new(self.seconds, i32::try_from(self.nanos).ok()?).ok()
+    }
+
+    /// Seconds by which the clocks of a zone are ahead. Zones have no rules beyond the last timestamp: there that one's holds.
+    fn offset(self, zone: &TimeZone) -> i64 {
+        let end = if self.seconds < 0 {
+            Timestamp::MIN
+        } else {
+            Timestamp::MAX
+        };
+        let offset = zone.to_offset(self.timestamp().unwrap_or(end));
+        i64::from(offset.seconds())
+    }
+
+    fn shifted(self, seconds: i64) -> Self {
+        Self {
+            seconds: self.seconds.saturating_add(seconds),
+            ..self
+        }
+    }
+}
+
+impl From<Timestamp> for Moment {
+    fn from(moment: Timestamp) -> Self {
+        let nanos = moment.as_nanosecond();
+        Self {
+            seconds: i64::try_from(nanos.div_euclid(1_000_000_000)).unwrap_or(i64::MAX),
+            nanos: u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or(0),
+        }
+    }
+}
+
 /// The key of a value, or none for what is null or no scalar.
 pub fn of(value: &Value, kind: Kind) -> Option<Vec<u8>> {
     match value {
         Value::Null | Value::Array(_) | Value::Object(_) => None,
         Value::Bool(bit) => Some(vec![BOOL, u8::from(*bit)]),
         Value::Number(number) => Some(number_key(number)),
-        Value::String(text) => Some(match (kind, moment(text)) {
+        Value::String(text) => Some(match (kind, Moment::parse(text)) {
             (Kind::Time, Some(moment)) => {
                 let mut key = moment_key(moment);
                 key.extend_from_slice(text.as_bytes());
@@ -64,6 +181,17 @@ pub fn of(value: &Value, kind: Kind) -> Option<Vec<u8>> {
             }
             _ => text_key(text),
         }),
+    }
+}
+
+/// The key that earlier versions made of a moment which is no [`Timestamp`]: that of its text. They find the record by it still.
+pub fn earlier(value: &Value, kind: Kind) -> Option<Vec<u8>> {
+    match (value, kind) {
+        (Value::String(text), Kind::Time) => {
+            let moment = Moment::parse(text)?;
+            moment.timestamp().is_none().then(|| text_key(text))
+        }
+        _ => None,
     }
 }
 
@@ -94,13 +222,13 @@ pub fn value(key: &[u8]) -> Option<Value> {
 }
 
 /// The moment that a key was made of.
-pub fn instant(key: &[u8]) -> Option<Timestamp> {
+pub fn instant(key: &[u8]) -> Option<Moment> {
     if *key.first()? != TIME {
         return None;
     }
     let seconds = i64::from_be_bytes(key.get(1..9)?.try_into().ok()?) ^ i64::MIN;
     let nanos = u32::from_be_bytes(key.get(9..13)?.try_into().ok()?);
-    Timestamp::new(seconds, i32::try_from(nanos).ok()?).ok()
+    Some(Moment { seconds, nanos })
 }
 
 fn text(bytes: &[u8]) -> Option<Value> {
@@ -108,30 +236,12 @@ fn text(bytes: &[u8]) -> Option<Value> {
 }
 
 /// What comes before every key of a moment at or after this one.
-pub fn moment_key(moment: Timestamp) -> Vec<u8> {
-    // Nanoseconds count up from the second below, also before 1970.
-    let nanos = moment.as_nanosecond();
-    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).unwrap_or(i64::MAX);
-    let rest = u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or(0);
+pub fn moment_key(moment: Moment) -> Vec<u8> {
     let mut key = Vec::with_capacity(MOMENT_BYTES + 32);
     key.push(TIME);
-    key.extend_from_slice(&(seconds ^ i64::MIN).to_be_bytes());
-    key.extend_from_slice(&rest.to_be_bytes());
+    key.extend_from_slice(&(moment.seconds ^ i64::MIN).to_be_bytes());
+    key.extend_from_slice(&moment.nanos.to_be_bytes());
     key
-}
-
-/// A date or a moment, as far as it can be told. What names no zone is taken as UTC.
-pub fn moment(text: &str) -> Option<Timestamp> {
-    // Whatever else a text may be, these begin with digits.
-    if !text.as_bytes().first()?.is_ascii_digit() && !text.starts_with(['-', '+']) {
-        return None;
-    }
-    if let Ok(moment) = text.parse::<Timestamp>() {
-        return Some(moment);
-    }
-    let civil = text.parse::<DateTime>();
-    let civil = civil.or_else(|_| text.parse::<Date>().map(|date| date.at(0, 0, 0, 0)));
-    Some(civil.ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 fn text_key(text: &str) -> Vec<u8> {
@@ -222,7 +332,7 @@ pub fn parse(text: &str, kind: Kind) -> Option<Vec<u8>> {
             let number: Number = serde_json::from_str(text.trim()).ok()?;
             number.as_f64()?.is_finite().then(|| number_key(&number))
         }
-        Kind::Time => moment(text).map(moment_key),
+        Kind::Time => Moment::parse(text).map(moment_key),
     }
 }
 
@@ -282,7 +392,7 @@ mod tests {
             let (ta, tb) = (Timestamp::new(a, if a < 0 { 0 } else { n }).unwrap(), Timestamp::new(b, 0).unwrap());
             let (ka, kb) = (of(&json!(ta.to_string()), Kind::Time).unwrap(), of(&json!(tb.to_string()), Kind::Time).unwrap());
             prop_assert_eq!(order(Some(&json!(ta.to_string())), Kind::Time).cmp(&order(Some(&json!(tb.to_string())), Kind::Time)), ta.cmp(&tb));
-            prop_assert_eq!(instant(&ka), Some(ta));
+            prop_assert_eq!(instant(&ka), Some(ta.into()));
             prop_assert_eq!(super::value(&kb), Some(json!(tb.to_string())));
         }
     }
@@ -303,6 +413,38 @@ mod tests {
         );
         assert!(parse("1e999", Kind::Number).is_none());
         assert!(parse("NaN", Kind::Number).is_none());
+    }
+
+    #[test]
+    fn the_calendar_ends_after_its_last_day_in_every_zone() {
+        let order = [
+            "-009999-01-01T00:00:00+12:00",
+            "-009999-01-01",
+            "9999-12-30T23:59:59Z",
+            "9999-12-31",
+            "9999-12-31T23:59:59.999999999Z",
+            "9999-12-31T23:59:59-12:00",
+        ];
+        let moments: Vec<Moment> = order
+            .iter()
+            .map(|text| Moment::parse(text).unwrap())
+            .collect();
+        assert!(moments.is_sorted_by(|a, b| a < b), "{moments:?}");
+        for moment in moments {
+            assert_eq!(instant(&moment_key(moment)), Some(moment));
+        }
+        let last = Moment::parse("9999-12-31").unwrap();
+        assert_eq!(last.to_utc_string(), "9999-12-31T00:00:00Z");
+        assert_eq!(Moment::from_millisecond(last.as_millisecond()), last);
+        for bad in [
+            "9999-12-32",
+            "10000-01-01",
+            "9999-12-31T24:00:01Z",
+            "9999-12-31+05:00",
+            "2026-01-01T00:00:00+99:00",
+        ] {
+            assert_eq!(Moment::parse(bad), None, "{bad}");
+        }
     }
 
     #[test]

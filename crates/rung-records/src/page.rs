@@ -141,7 +141,8 @@ impl Stored {
             key: row.text(1)?.to_owned(),
             ord: row.bytes(2)?.to_owned(),
             emitted_at: row.text(3)?.to_owned(),
-            data: row.text(4)?.to_owned(),
+            // Earlier versions stored what they were sent.
+            data: document::mended(row.text(4)?).into_owned(),
             lifted: document::lifted(row.maybe_text(5)?)?,
         })
     }
@@ -152,6 +153,10 @@ impl Stored {
         collection: &Collection,
         key: &str,
     ) -> Result<Option<Self>> {
+        // No key has one, and PostgreSQL takes no text that does.
+        if key.contains('\0') {
+            return Ok(None);
+        }
         let sql = format!(
             "SELECT {STORED} FROM record r WHERE r.subject = ?1 AND r.collection = ?2 AND r.key = ?3
              AND r.until = 9223372036854775807 AND r.deleted = 0"

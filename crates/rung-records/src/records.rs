@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use parking_lot::RwLock;
 use rung_auth::Permit;
 
@@ -146,8 +147,8 @@ impl Records {
 
 /// A moment as answers have it.
 pub(crate) fn moment(ms: i64) -> String {
-    let moment = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    format!("{moment:.3}")
+    let moment = crate::key::Moment::from_millisecond(ms).to_civil(&TimeZone::UTC);
+    format!("{moment:.3}Z")
 }
 
 pub(crate) fn subject_no(tx: &mut dyn Tx, id: &str) -> Result<Option<i64>> {

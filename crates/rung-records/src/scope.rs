@@ -283,7 +283,7 @@ fn span(granted: &GrantedStream) -> Result<Option<Span>> {
         match text {
             None => Ok(None),
             Some(text) => {
-                let moment = key::moment(text);
+                let moment = key::Moment::parse(text);
                 let moment =
                     moment.ok_or_else(|| Error::GrantInvalid(format!("{text} is no moment")))?;
                 Ok(Some(key::moment_key(moment)))

@@ -372,8 +372,7 @@ fn due(
             |row| Ok(row.text(0)?.to_owned()),
         );
     };
-    let before = jiff::Timestamp::from_millisecond(oldest_ms).unwrap_or(jiff::Timestamp::MIN);
-    let before = key::moment_key(before);
+    let before = key::moment_key(key::Moment::from_millisecond(oldest_ms));
     tx.all(
         "SELECT r.key FROM fact f JOIN record r ON r.subject = f.subject AND r.collection = f.collection AND r.version = f.version
          WHERE f.subject = ?1 AND f.collection = ?2 AND f.field = ?3 AND f.value >= ?4 AND f.value < ?5 LIMIT ?6",
@@ -426,7 +425,7 @@ impl Moving<'_> {
                     deleted: row.int(4)?,
                     written_ms: row.int(5)?,
                     emitted_at: row.text(6)?.to_owned(),
-                    data: row.text(7)?.to_owned(),
+                    data: document::mended(row.text(7)?).into_owned(),
                     lifted: row.maybe_text(8)?.map(str::to_owned),
                 })
             },

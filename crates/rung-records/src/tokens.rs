@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use rung_auth::{Access, Permit, TOKEN_GRANT, Token, TokenRecord};
 use rung_fault::Code;
 use serde_json::{Value, json};
 
 use crate::authority::{Fresh, Holder, Introspected, insert_grant, insert_token};
 use crate::grant::{Grant, Request, Selection};
+use crate::key::Moment;
 use crate::records::{fresh_id, moment, subject};
 use crate::scope::{Bearer, connections};
 use crate::store::{Row, Tx, params};
@@ -393,11 +393,7 @@ impl Records {
                 "{connector} has no connection yet: send records, or make one"
             )));
         }
-        let iso = |ms: i64| {
-            Timestamp::from_millisecond(ms)
-                .map(|at| at.to_string())
-                .ok()
-        };
+        let iso = |ms: i64| Moment::from_millisecond(ms).to_utc_string();
         Grant::resolve(
             &declaration,
             Request {
@@ -410,7 +406,7 @@ impl Records {
                     .clone()
                     .unwrap_or_else(|| "https://pdpp.dev/purpose/agent_context".to_owned()),
                 single_use: false,
-                expires_at: request.expires_ms.and_then(iso),
+                expires_at: request.expires_ms.map(iso),
                 selections: &request.selections,
                 connections: chosen,
             },

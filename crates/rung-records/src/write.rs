@@ -229,14 +229,16 @@ fn supersede(tx: &mut dyn Tx, collection: &Collection, old: &Current, until: i64
     let members = document::members(&old.data);
     let members = members.ok_or_else(|| Error::Broken("a record is no object".to_owned()))?;
     for (field, fact) in (0..).zip(&collection.shape.facts) {
-        let value = match old.lifted.iter().find(|long| long.field == fact.field) {
-            Some(long) => lifted_key(long, fact),
-            None => members
-                .iter()
-                .find(|(name, _)| *name == fact.field)
-                .and_then(|(_, value)| fact_key(&document::scalar(value)?, fact)),
-        };
-        if let Some(value) = value {
+        let mut keys = Vec::new();
+        if let Some(long) = old.lifted.iter().find(|long| long.field == fact.field) {
+            keys.extend(lifted_key(long, fact));
+        } else if let Some((_, value)) = members.iter().find(|(name, _)| *name == fact.field)
+            && let Some(value) = document::scalar(value)
+        {
+            keys.extend(fact_key(&value, fact));
+            keys.extend(key::earlier(&value, fact.kind));
+        }
+        for value in keys {
             tx.execute(
                 "DELETE FROM fact WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND value = ?4 AND ord = ?5 AND version = ?6",
                 params![subject, no, field, &value, ord_in(fact, &old.ord), old.version],

@@ -6,6 +6,7 @@ use rung_auth::{Access, OfDatabase, OfServer, Scope};
 use rung_fault::{Code, Fault};
 use rung_records::GrantRequest;
 use rung_records::grant::Selection;
+use rung_records::key::Moment;
 use serde::Deserialize;
 
 use crate::settings::Settings;
@@ -41,14 +42,12 @@ impl TryFrom<toml::Value> for End {
             toml::Value::String(text) => text,
             other => other.to_string(),
         };
-        let day = text.parse::<jiff::civil::Date>();
-        let end = match day {
-            Ok(day) if !text.contains(':') => day
-                .to_zoned(jiff::tz::TimeZone::UTC)
-                .map(|day| day.timestamp()),
-            _ => text.parse(),
-        };
-        let end = end.map_err(|_| "a day or a time, as 2027-01-31 or 2027-01-31T12:00:00Z")?;
+        // A time names its zone.
+        let pieces = jiff::fmt::temporal::Pieces::parse(&text);
+        let offset = pieces.ok().and_then(|pieces| pieces.to_numeric_offset());
+        let zoned = !text.contains(':') || offset.is_some();
+        let end = Moment::parse(&text).filter(|_| zoned);
+        let end = end.ok_or("a day or a time, as 2027-01-31 or 2027-01-31T12:00:00Z")?;
         Ok(Self(u64::try_from(end.as_millisecond()).unwrap_or(0)))
     }
 }

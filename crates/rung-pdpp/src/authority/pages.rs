@@ -10,6 +10,7 @@ use rung_auth::{Access, OfDatabase, OfServer, Pattern};
 use rung_fault::Coded as _;
 use rung_records::authority::{Ask, OfferedSource, Petition, Review, StreamPreview, Wanted, Way};
 use rung_records::grant::{Grant, GrantedStream};
+use rung_records::key::Moment;
 use rung_records::{Connection, Disclosure, Error, GivenGrant, OwnToken};
 use serde_json::Value;
 
@@ -593,8 +594,7 @@ fn day(text: &str) -> String {
 }
 
 fn moment(ms: i64) -> String {
-    let at = Timestamp::from_millisecond(ms).unwrap_or_default();
-    let at = at.to_zoned(TimeZone::UTC);
+    let at = Moment::from_millisecond(ms).to_civil(&TimeZone::UTC);
     at.strftime("%-d %B %Y, %H:%M UTC").to_string()
 }
 

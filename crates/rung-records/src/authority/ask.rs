@@ -232,7 +232,7 @@ impl AskedStream {
             let moment = |name: &str| -> Result<Option<String>> {
                 let text = time.text(name)?;
                 if let Some(text) = text
-                    && crate::key::moment(text).is_none()
+                    && crate::key::Moment::parse(text).is_none()
                 {
                     return Err(wrong(format!("{name}: {text} is no date or moment")));
                 }

@@ -428,8 +428,8 @@ fn narrow(
     }))
 }
 
-fn moment_of(text: &str) -> Result<jiff::Timestamp> {
-    crate::key::moment(text).ok_or_else(|| wrong(format!("{text} is no date or moment")))
+fn moment_of(text: &str) -> Result<crate::key::Moment> {
+    crate::key::Moment::parse(text).ok_or_else(|| wrong(format!("{text} is no date or moment")))
 }
 
 fn later(a: Option<String>, b: Option<String>) -> Result<Option<String>> {

@@ -147,8 +147,11 @@ pub(super) fn issue_to(
     }
     let refreshes = client.refreshes() && !single_use && *holder != Holder::Owner;
     let ends = grants.iter().filter_map(|grant| {
-        let end = grant.expires_at.as_deref().and_then(crate::key::moment);
-        end.map(jiff::Timestamp::as_millisecond)
+        let end = grant
+            .expires_at
+            .as_deref()
+            .and_then(crate::key::Moment::parse);
+        end.map(crate::key::Moment::as_millisecond)
     });
     let lives_ms = match holder {
         Holder::Owner => Some(OWNER_MS),

@@ -336,6 +336,10 @@ impl From<postgres::Error> for Error {
             {
                 Self::Unreachable(told)
             }
+            // A NUL, which no text of the database can hold, in what was asked for.
+            Some(code) if *code == SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
+                Self::invalid("", "a text has a character that cannot be stored")
+            }
             Some(_) => Self::Broken(told),
             None => Self::Unreachable(told),
         }

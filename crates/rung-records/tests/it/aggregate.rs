@@ -263,3 +263,189 @@ fn long_texts_are_groups_of_their_own() {
         assert_eq!(sizes, [300, 20_001, 20_001]);
     });
 }
+
+/// A source whose records are of a day, and of a moment.
+fn diary() -> Value {
+    let times = ["day", "at"];
+    json!({
+        "protocol_version": "0.1.0", "connector_id": "diary", "version": "1.0.0", "display_name": "Diary",
+        "manifest_uri": "https://registry.pdpp.dev/connectors/diary",
+        "streams": [{
+            "name": "entries", "primary_key": ["id"], "cursor_field": "day", "consent_time_field": "day",
+            "selection": {"fields": true},
+            "schema": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"},
+                "day": {"type": "string", "format": "date"}, "at": {"type": "string", "format": "date-time"}}},
+            "query": {
+                "range_filters": {"day": ["gte", "gt", "lte", "lt"], "at": ["gte", "lt"]},
+                "aggregations": {"count": true, "min": times, "max": times, "group_by_time": times}}
+        }]
+    })
+}
+
+fn diary_filled(fixture: &Fixture, entries: &[(&str, &str)]) {
+    fixture.records.register(diary()).unwrap();
+    let owner = &fixture.owner;
+    fixture
+        .records
+        .put_connection(owner, "book", "diary", None)
+        .unwrap();
+    let target = rung_records::Target {
+        connector_id: "diary".to_owned(),
+        connection_id: Some("book".to_owned()),
+        stream: "entries".to_owned(),
+    };
+    let mut ingest = fixture.records.ingest(owner, &target).unwrap();
+    for (n, (day, at)) in entries.iter().enumerate() {
+        let id = format!("e{n}");
+        let line = json!({"key": id, "data": {"id": id, "day": day, "at": at}});
+        ingest.push(format!("{line}\n").as_bytes()).unwrap();
+    }
+    assert_eq!(ingest.finish().unwrap().records_rejected, 0);
+}
+
+fn by_time(
+    fixture: &Fixture,
+    field: &str,
+    granularity: Granularity,
+    zone: &str,
+    filters: &[Filter],
+) -> Vec<(String, i64)> {
+    let asked = Aggregate {
+        stream: "entries".to_owned(),
+        choice: choice("book"),
+        group_by_time: Some((field.to_owned(), granularity)),
+        time_zone: Some(zone.to_owned()),
+        limit: Some(100),
+        filters: filters.to_vec(),
+        ..query(Metric::Count)
+    };
+    let told = fixture.records.aggregate(&fixture.owner, &asked).unwrap();
+    let group = |group: &Value| {
+        let key = group["key"].as_str().unwrap_or("null").to_owned();
+        (key, group["count"].as_i64().unwrap())
+    };
+    told["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(group)
+        .collect()
+}
+
+fn range(field: &str, bound: &str, value: &str) -> Filter {
+    Filter {
+        field: field.to_owned(),
+        bound: Some(bound.to_owned()),
+        value: value.to_owned(),
+    }
+}
+
+#[test]
+fn a_field_of_days_is_grouped_by_its_own_day_in_every_zone() {
+    each_store(|fixture| {
+        let at = "2026-03-01T01:00:00Z";
+        diary_filled(
+            &fixture,
+            &[("2026-03-01", at), ("2026-03-01", at), ("2026-03-02", at)],
+        );
+        // With a condition the groups are counted in another way.
+        let all = [range("day", "gte", "2000-01-01")];
+        for zone in ["UTC", "America/New_York", "Pacific/Kiritimati"] {
+            for filters in [&[][..], &all] {
+                let days = by_time(&fixture, "day", Granularity::Day, zone, filters);
+                let own = [("2026-03-01".to_owned(), 2), ("2026-03-02".to_owned(), 1)];
+                assert_eq!(days, own, "{zone}");
+                let months = by_time(&fixture, "day", Granularity::Month, zone, filters);
+                assert_eq!(months, [("2026-03-01".to_owned(), 3)], "{zone}");
+                let weeks = by_time(&fixture, "day", Granularity::Week, zone, filters);
+                let own = [("2026-02-23".to_owned(), 2), ("2026-03-02".to_owned(), 1)];
+                assert_eq!(weeks, own, "{zone}");
+            }
+        }
+        // A moment is in the day of the zone.
+        let days = by_time(&fixture, "at", Granularity::Day, "America/New_York", &[]);
+        assert_eq!(days, [("2026-02-28".to_owned(), 3)]);
+    });
+}
+
+#[test]
+fn the_last_and_the_first_day_are_days() {
+    each_store(|fixture| {
+        let last = [
+            "9999-12-31T23:59:59.999999999Z",
+            "9999-12-31T23:59:59-12:00",
+            "9999-12-31",
+        ];
+        let first = ["-009999-01-01T00:00:00Z", "-009999-01-01T00:00:00+12:00"];
+        let mut entries = vec![
+            ("9999-12-30", "9999-12-30T23:00:00Z"),
+            ("2026-01-01", "2026-01-01T00:00:00Z"),
+        ];
+        entries.extend(last.map(|at| ("9999-12-31", at)));
+        entries.extend(first.map(|at| ("-009999-01-01", at)));
+        diary_filled(&fixture, &entries);
+        for zone in ["UTC", "Pacific/Kiritimati", "America/New_York"] {
+            for filters in [vec![], vec![range("day", "lte", "9999-12-31")]] {
+                let days = by_time(&fixture, "day", Granularity::Day, zone, &filters);
+                let own = [
+                    ("-009999-01-01", 2),
+                    ("2026-01-01", 1),
+                    ("9999-12-30", 1),
+                    ("9999-12-31", 3),
+                ];
+                let own: Vec<_> = own.iter().map(|(day, n)| ((*day).to_owned(), *n)).collect();
+                assert_eq!(days, own, "{zone}");
+                let years = by_time(&fixture, "at", Granularity::Year, zone, &filters);
+                let counted: i64 = years.iter().map(|(_, count)| count).sum();
+                assert_eq!(counted, 7, "{zone}: {years:?}");
+                assert!(
+                    years.iter().all(|(year, _)| year != "null"),
+                    "{zone}: {years:?}"
+                );
+            }
+        }
+        let days = by_time(&fixture, "at", Granularity::Day, "UTC", &[]);
+        assert_eq!(days.last().unwrap(), &("9999-12-31".to_owned(), 3));
+        let count = |filters: &[Filter]| {
+            let asked = Aggregate {
+                stream: "entries".to_owned(),
+                choice: choice("book"),
+                filters: filters.to_vec(),
+                ..query(Metric::Count)
+            };
+            fixture.records.aggregate(&fixture.owner, &asked).unwrap()["value"].clone()
+        };
+        assert_eq!(count(&[range("day", "gte", "9999-12-31")]), 3);
+        assert_eq!(count(&[range("day", "lt", "9999-12-31")]), 4);
+        assert_eq!(count(&[range("at", "gte", "9999-12-31T23:59:59Z")]), 2);
+        let equal = Filter {
+            bound: None,
+            ..range("day", "", "9999-12-31")
+        };
+        assert_eq!(count(&[equal]), 3);
+        let max = Aggregate {
+            stream: "entries".to_owned(),
+            choice: choice("book"),
+            ..of(Metric::Max, "day")
+        };
+        let max = fixture.records.aggregate(&fixture.owner, &max).unwrap();
+        assert_eq!(max["value"], "9999-12-31");
+        // A grant until then, of what is before then.
+        let until = rung_records::grant::Selection {
+            until: Some("9999-12-31".to_owned()),
+            ..select("entries", &["day"])
+        };
+        let request = rung_records::GrantRequest {
+            client: "agent".to_owned(),
+            source: "diary".to_owned(),
+            selections: vec![until],
+            expires_ms: Some(253_402_214_400_000),
+            ..rung_records::GrantRequest::default()
+        };
+        let (grant, token) = fixture.records.issue(&fixture.owner, &request).unwrap();
+        assert_eq!(grant.expires_at.as_deref(), Some("9999-12-31T00:00:00Z"));
+        let agent = fixture.records.admit(token.expose()).unwrap();
+        let read = fixture.list(&agent, &page("entries", 10));
+        assert_eq!(read.records.len(), 4);
+    });
+}

@@ -22,6 +22,7 @@ mod search;
 mod shared;
 mod stores;
 mod support;
+mod surrogates;
 mod tend;
 mod time;
 mod window;

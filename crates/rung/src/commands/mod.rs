@@ -178,7 +178,7 @@ pub(crate) async fn asked_to_stop() {
 /// A moment for people.
 fn time(ms: u64) -> String {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| "?".to_owned(), |time| time.to_string())
+    rung_records::key::Moment::from_millisecond(ms).to_utc_string()
 }
 
 /// Says what an unapproved project file asked for in vain.
