@@ -174,7 +174,11 @@ impl Tools {
 
     fn new(providers: Providers, options: Options) -> Result<Self, Fault> {
         let further = FURTHER.iter().filter(|_| options.full);
-        let entries = USUAL.iter().chain(further).map(|one| Entry::new(one));
+        let entries = USUAL.iter().chain(further).map(|one| {
+            let elsewhere = matches!(providers, Providers::Remote(_));
+            let search = elsewhere && one.name == search::DEFINITION.name;
+            Entry::new(if search { &search::OF_PROVIDER } else { one })
+        });
         Ok(Self {
             entries: entries.collect::<Result<_, _>>()?,
             providers,

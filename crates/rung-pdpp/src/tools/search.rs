@@ -22,8 +22,7 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "search",
     title: "Search",
     description: "Finds records by words across granted streams. Each hit has a self-contained id: pass it to fetch as it is. Evidence excerpts \
-                  name the field to read on with read_record_field. lexical is for exact terms; semantic and hybrid are approximate. 25 hits \
-                  unless limit says otherwise; go on with next_cursor (not hybrid).",
+                  name the field to read on with read_record_field. 25 hits unless limit says otherwise; go on with next_cursor.",
     input,
     output,
     sized: |_| false,
@@ -38,7 +37,7 @@ fn input() -> Value {
             "streams": super::names_input("Only these streams"),
             "limit": super::limit_input("Hits"),
             "cursor": {"type": "string", "description": "next_cursor of the page before"},
-            "mode": {"enum": ["lexical", "semantic", "hybrid"], "description": "lexical unless said"},
+            "mode": {"enum": ["lexical"], "description": "By exact terms, the one way there is"},
             "filter": super::filter_input(),
             "connection_id": super::connection_input(),
         },
@@ -46,6 +45,19 @@ fn input() -> Value {
         "additionalProperties": false,
     })
 }
+
+/// What the tool is where a provider elsewhere is asked, which may know more ways to search than this server does.
+pub(super) const OF_PROVIDER: Definition = Definition {
+    description: "Finds records by words across granted streams. Each hit has a self-contained id: pass it to fetch as it is. Evidence excerpts \
+                  name the field to read on with read_record_field. lexical is for exact terms; semantic and hybrid are approximate, where the \
+                  provider has them. 25 hits unless limit says otherwise; go on with next_cursor (not hybrid).",
+    input: || {
+        let mut input = input();
+        input["properties"]["mode"] = json!({"enum": ["lexical", "semantic", "hybrid"], "description": "lexical unless said"});
+        input
+    },
+    ..DEFINITION
+};
 
 fn output() -> Value {
     let text = json!({"type": "string"});
