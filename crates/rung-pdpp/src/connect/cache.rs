@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use rung_fault::{Code, Fault};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Where they are kept, if nothing else is said.
 const ROOT: &str = ".pdpp";
@@ -191,14 +192,22 @@ fn read(path: &Path) -> Result<Option<Cached>, Fault> {
             .with_hint("remove the file, then `rung pdpp connect` again")
     })?;
     if cached.credential.pdpp_token_kind.as_deref() == Some("owner") {
-        let why = format!(
-            "owner_token_refused: {} holds an owner's token",
-            path.display()
-        );
-        return Err(Fault::new(Code::PermissionError, why)
-            .with_hint("`rung pdpp connect` asks the owner for one that is for agents"));
+        return Err(owner_token(&path.display().to_string()));
     }
     Ok(Some(cached))
+}
+
+/// What is kept somewhere is an owner's token, which is not for agents.
+pub(crate) fn owner_token(place: &str) -> Fault {
+    let why = format!("owner_token_refused: {place} holds an owner's token");
+    Fault::new(Code::PermissionError, why)
+        .with_hint("`rung pdpp connect` asks the owner for one that is for agents")
+}
+
+/// Whether a provider's schema says that it was read with an owner's token: the body is the schema, or has it in `data`.
+pub(crate) fn is_owner(schema: &Value) -> bool {
+    let owner = |bearer: &Value| bearer["token_kind"] == "owner" || bearer["scope"] == "owner";
+    owner(&schema["bearer"]) || owner(&schema["data"]["bearer"])
 }
 
 fn make_private(path: &Path) -> Result<(), Fault> {

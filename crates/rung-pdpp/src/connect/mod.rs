@@ -8,8 +8,8 @@ mod flow;
 mod provider;
 mod refresh;
 
-pub(crate) use cache::written;
 pub use cache::{Cache, Cached, ClientKept, Credential};
+pub(crate) use cache::{is_owner, owner_token, written};
 pub use flow::{Ask, Connected, Waiting, connect};
 pub use provider::provider_url;
 pub(crate) use refresh::ends_soon;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rung_fault::{Code, Fault};
 use serde_json::Value;
 
-use super::cache::{Cache, Cached};
+use super::cache::{Cache, Cached, is_owner, owner_token};
 use super::flow::credential;
 use super::provider::{Http, Said, absolute, broken, provider_url};
 
@@ -18,7 +18,9 @@ const BEFORE_END: Duration = Duration::from_mins(1);
 pub(super) fn ends_at(seconds: i64) -> String {
     let now = jiff::Timestamp::now();
     let end = now.as_second().saturating_add(seconds);
-    jiff::Timestamp::from_second(end).unwrap_or(now).to_string()
+    jiff::Timestamp::from_second(end)
+        .unwrap_or(jiff::Timestamp::MAX)
+        .to_string()
 }
 
 /// Seconds until a token ends; `None` where it does not say.
@@ -174,10 +176,13 @@ pub(super) async fn schema_with(http: &Http, provider: &str, token: &str) -> Res
     let said = http
         .get(&format!("{provider}/v1/schema?view=compact"), Some(token))
         .await?;
-    if said.is_success() {
-        return Ok(said.body);
+    if !said.is_success() {
+        return Err(rejected(&said));
     }
-    Err(rejected(&said))
+    if is_owner(&said.body) {
+        return Err(owner_token(&format!("the credential for {provider}")));
+    }
+    Ok(said.body)
 }
 
 fn rejected(said: &Said) -> Fault {
@@ -198,14 +203,21 @@ fn rejected(said: &Said) -> Fault {
 /// Gives back what was given: nobody can read with it any more.
 pub async fn revoke(cached: &Cached) -> Result<(), Fault> {
     let provider = cached.provider_url.clone().unwrap_or_default();
-    let issuer = cached.authorization_server.clone().unwrap_or(provider);
+    let issuer = cached.authorization_server.as_ref().unwrap_or(&provider);
     let grant = cached.credential.grant_id.as_deref();
     let grant = grant.ok_or_else(|| broken("the grant's id is not known"))?;
-    let token = Some(cached.credential.access_token.as_str());
-    let said = Http::new()?
+    let token = cached.credential.access_token.as_str();
+    let http = Http::new()?;
+    // A grant that is over is no hindrance, but an owner's token could end any grant.
+    if let Err(fault) = schema_with(&http, &provider, token).await
+        && fault.code() == Code::PermissionError
+    {
+        return Err(fault);
+    }
+    let said = http
         .post(
             &format!("{issuer}/grants/{grant}/revoke"),
-            token,
+            Some(token),
             &serde_json::json!({}),
         )
         .await?;

@@ -18,7 +18,7 @@ use super::ask::Ask;
 use super::json::Json;
 use super::provider::{Body, Content, MAX_BYTES, Said};
 use super::refusal::Refusal;
-use crate::connect::{Cache, Cached, ends_soon, fresh, written};
+use crate::connect::{Cache, Cached, ends_soon, fresh, is_owner, owner_token, written};
 
 /// Bytes of a header that is passed on.
 const MAX_HEADER_BYTES: usize = 200;
@@ -75,7 +75,8 @@ impl Remote {
     }
 
     /// The token that is kept, or the next one where that ends soon. The file is read when it was written since.
-    pub(super) async fn credential(&self) -> Result<Arc<Credential>, Fault> {
+    /// An owner's token is refused, also where only the provider says that it is one.
+    pub(super) async fn credential(&self) -> Result<Arc<Credential>, Refusal> {
         let now = written(&self.file);
         if let Some(known) = &*self.known.lock().unwrap_or_else(PoisonError::into_inner)
             && known.written == now
@@ -93,6 +94,7 @@ impl Remote {
             token: Secret::new(kept.access_token.clone()),
             authority,
         });
+        self.refuse_owner(&credential).await?;
         let known = Known {
             written: written(&self.file),
             cached,
@@ -100,6 +102,21 @@ impl Remote {
         };
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(credential)
+    }
+
+    /// Asks the provider whose token this is, before anything is read with it.
+    async fn refuse_owner(&self, credential: &Credential) -> Result<(), Refusal> {
+        let ask = Ask::at(&["v1", "schema"]).with("view", Some("compact"));
+        let said = self.get(credential, &ask).await?;
+        let Content::Json(body) = &said.content else {
+            return Ok(());
+        };
+        // What the provider refuses, or says in no way that can be read, the call itself will be told.
+        let owner = said.is_success() && body.read().is_ok_and(|body| is_owner(&body.to_value()));
+        if owner {
+            return Err(owner_token(&self.file.display().to_string()).into());
+        }
+        Ok(())
     }
 
     /// Whether anybody's certificate will be looked at: the provider's, or that of a proxy on the way there.
