@@ -103,6 +103,8 @@ pub(crate) enum OwnCommand {
     #[command(subcommand)]
     Connections(ConnectionsCommand),
     /// Takes in records: lines of JSON, or a JSON list.
+    ///
+    /// Lines that are wrong are named and left out, and the others are taken. Exits with status 64 if any line was rejected.
     Ingest(IngestArgs),
     /// What others may see.
     #[command(subcommand)]

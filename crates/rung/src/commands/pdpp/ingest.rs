@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rung_fault::{Code, Fault};
 use rung_records::{Bearer, Ingest, Ingested, Records, Target};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::cli::IngestArgs;
@@ -40,9 +41,24 @@ pub(super) fn run(
     }
     let mut out = io::stdout().lock();
     if args.json {
-        return writeln!(out, "{:#}", json!(all)).map_err(output);
+        writeln!(out, "{:#}", json!(all)).map_err(output)?;
+    } else {
+        print(&all, &mut out).map_err(output)?;
     }
-    for done in &all {
+    let rejected: u64 = all.iter().map(|done| done.records_rejected).sum();
+    if rejected == 0 {
+        return Ok(());
+    }
+    let lines: u64 = all.iter().map(|done| done.records_attempted).sum();
+    let why = format!("{rejected} of {lines} lines were rejected");
+    let fault = Fault::new(Code::InvalidArguments, why);
+    Err(fault
+        .with_hint("the others were taken; correct these and ingest the file again")
+        .into())
+}
+
+fn print(all: &[Ingested], out: &mut impl io::Write) -> io::Result<()> {
+    for done in all {
         writeln!(
             out,
             "{}: {} taken ({} unchanged), {} rejected, into {}",
@@ -51,8 +67,7 @@ pub(super) fn run(
             done.records_unchanged,
             done.records_rejected,
             done.connection_id
-        )
-        .map_err(output)?;
+        )?;
         for rejection in done.rejections.iter().take(20) {
             writeln!(
                 out,
@@ -60,16 +75,14 @@ pub(super) fn run(
                 rejection.input_index + 1,
                 rejection.code,
                 rejection.message
-            )
-            .map_err(output)?;
+            )?;
         }
         if done.rejections.len() > 20 {
             writeln!(
                 out,
                 "  and {} more; --json names them all",
                 done.rejections.len() - 20
-            )
-            .map_err(output)?;
+            )?;
         }
     }
     Ok(())
@@ -120,13 +133,14 @@ impl Taking<'_> {
 
     /// A JSON list, which is read whole.
     fn list(&self, file: impl io::Read) -> std::result::Result<Vec<Ingested>, Fault> {
-        let all: Vec<Value> = serde_json::from_reader(file).map_err(|error| {
+        let all: Vec<Box<RawValue>> = serde_json::from_reader(file).map_err(|error| {
             Fault::new(Code::InvalidArguments, format!("no list of JSON: {error}"))
         })?;
         let mut text = Vec::new();
         for one in &all {
-            serde_json::to_writer(&mut text, one)
-                .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
+            // Within texts a line's end is escaped, and between members it means nothing.
+            let bytes = one.get().bytes();
+            text.extend(bytes.map(|byte| if byte == b'\n' { b' ' } else { byte }));
             text.push(b'\n');
         }
         self.lines(text.as_slice(), None, 0, 0)
