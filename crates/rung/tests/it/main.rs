@@ -69,6 +69,7 @@ mod one_database;
 mod other_servers;
 mod owner;
 mod personal_data;
+mod personal_data_edges;
 mod personal_data_faults;
 mod readers;
 mod readme;
