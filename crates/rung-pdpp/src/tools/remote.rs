@@ -13,6 +13,7 @@ use rung_auth::Secret;
 use rung_fault::{Code, Fault};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
 
 use super::ask::Ask;
 use super::json::Json;
@@ -53,6 +54,8 @@ struct Known {
 pub(super) struct Credential {
     token: Secret<String>,
     pub(super) authority: String,
+    /// Set once it is known that this is no owner's token: from the file, or from the provider.
+    checked: OnceCell<()>,
 }
 
 impl Remote {
@@ -75,8 +78,7 @@ impl Remote {
     }
 
     /// The token that is kept, or the next one where that ends soon. The file is read when it was written since.
-    /// An owner's token is refused, also where only the provider says that it is one.
-    pub(super) async fn credential(&self) -> Result<Arc<Credential>, Refusal> {
+    pub(super) async fn credential(&self) -> Result<Arc<Credential>, Fault> {
         let now = written(&self.file);
         if let Some(known) = &*self.known.lock().unwrap_or_else(PoisonError::into_inner)
             && known.written == now
@@ -93,8 +95,8 @@ impl Remote {
         let credential = Arc::new(Credential {
             token: Secret::new(kept.access_token.clone()),
             authority,
+            checked: OnceCell::new_with(kept.pdpp_token_kind.as_ref().map(|_| ())),
         });
-        self.refuse_owner(&credential).await?;
         let known = Known {
             written: written(&self.file),
             cached,
@@ -104,10 +106,10 @@ impl Remote {
         Ok(credential)
     }
 
-    /// Asks the provider whose token this is, before anything is read with it.
+    /// Asks the provider whose token this is.
     async fn refuse_owner(&self, credential: &Credential) -> Result<(), Refusal> {
         let ask = Ask::at(&["v1", "schema"]).with("view", Some("compact"));
-        let said = self.get(credential, &ask).await?;
+        let said = self.send(credential, &ask).await?;
         let Content::Json(body) = &said.content else {
             return Ok(());
         };
@@ -158,7 +160,14 @@ impl Remote {
         }
     }
 
+    /// Asks the provider. An owner's token is refused before anything is asked for with it.
     pub(super) async fn get(&self, credential: &Credential, ask: &Ask) -> Result<Said, Refusal> {
+        let check = || self.refuse_owner(credential);
+        credential.checked.get_or_try_init(check).await?;
+        self.send(credential, ask).await
+    }
+
+    async fn send(&self, credential: &Credential, ask: &Ask) -> Result<Said, Refusal> {
         self.keep_a_pulse();
         let failed = |error: reqwest::Error| {
             let why = if error.is_timeout() {

@@ -683,7 +683,7 @@ fn files_are_taken_in_and_gone_on_with() {
         "project/list.json",
         json!([{"key": "x", "data": {"id": "x"}}, {"key": "y", "data": {"id": "z"}}]).to_string(),
     );
-    let told = data.sandbox.ok(&[
+    let ran = data.sandbox.run(&[
         "pdpp",
         "ingest",
         list.to_str().unwrap(),
@@ -692,6 +692,8 @@ fn files_are_taken_in_and_gone_on_with() {
         "--stream",
         "messages",
     ]);
+    assert_eq!(ran.status, 64, "{}", ran.stderr);
+    let told = ran.stdout;
     assert!(
         told.contains("1 taken") && told.contains("line 2: invalid_record_identity"),
         "{told}"

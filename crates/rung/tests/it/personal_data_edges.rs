@@ -131,7 +131,8 @@ fn an_owners_token_is_refused_where_only_the_provider_says_that_it_is_one() {
     let address = data.server.address.clone();
     let url = format!("http://{address}");
     let sandbox = Sandbox::new();
-    let mut agent = adapter(&sandbox, &address, &data.owner, &[]);
+    let mut agent = adapter(&sandbox, &address, "unused", &[]);
+    keep(&sandbox, &address, &json!({"access_token": data.owner}));
     for (tool, arguments) in [
         (
             "query_records",

@@ -73,7 +73,11 @@ fn provider(rows: Vec<Value>) -> Provider {
 
 /// One that reads words alone.
 pub(super) fn reader(sandbox: &Sandbox, provider: &Provider) -> Agent<'static> {
-    super::keep(sandbox, &provider.address, &json!({"access_token": TOKEN}));
+    super::keep(
+        sandbox,
+        &provider.address,
+        &json!({"access_token": TOKEN, "pdpp_token_kind": "client"}),
+    );
     let url = format!("http://{}", provider.address);
     let mut command = sandbox.command();
     command

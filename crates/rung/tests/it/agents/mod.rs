@@ -48,7 +48,11 @@ pub(crate) fn adapter(
     token: &str,
     flags: &[&str],
 ) -> Agent<'static> {
-    keep(sandbox, address, &json!({"access_token": token}));
+    keep(
+        sandbox,
+        address,
+        &json!({"access_token": token, "pdpp_token_kind": "client"}),
+    );
     let url = format!("http://{address}");
     let mut command = sandbox.command();
     command

@@ -194,7 +194,11 @@ fn every_field_that_is_cut_is_listed_and_goes_on_where_it_was_cut() {
 fn a_client_that_reads_words_alone_is_sent_words_alone() {
     let sandbox = Sandbox::new();
     let provider = provider();
-    super::keep(&sandbox, &provider.address, &json!({"access_token": TOKEN}));
+    super::keep(
+        &sandbox,
+        &provider.address,
+        &json!({"access_token": TOKEN, "pdpp_token_kind": "client"}),
+    );
     let mut command = sandbox.command();
     command
         .args([
@@ -262,7 +266,11 @@ fn pages_that_are_shortened_lead_to_every_record_once() {
         ("2025-11-25", "50000"),
         ("2025-03-26", "12000"),
     ] {
-        super::keep(&sandbox, &provider.address, &json!({"access_token": TOKEN}));
+        super::keep(
+            &sandbox,
+            &provider.address,
+            &json!({"access_token": TOKEN, "pdpp_token_kind": "client"}),
+        );
         let url = format!("http://{}", provider.address);
         let mut command = sandbox.command();
         command

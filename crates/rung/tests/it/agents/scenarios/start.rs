@@ -89,11 +89,18 @@ fn stdio_client_remains_supported() {
     );
     let data = hosted(&[]);
     let token = data.grant(&[]);
-    assert_eq!(
-        Agent::hosted(&data.server, &token).tools(),
-        over_pipes,
-        "the same surface, wherever it is"
-    );
+    let mut own = Agent::hosted(&data.server, &token).tools();
+    // A provider elsewhere may know more ways to search than we do.
+    let search = |tool: &&mut serde_json::Value| tool["name"] == "search";
+    let ours = own.iter_mut().find(search).unwrap();
+    let theirs = over_pipes.iter().find(|tool| tool["name"] == "search");
+    let theirs = theirs.unwrap();
+    let (mode, description) = ("/inputSchema/properties/mode", "/description");
+    for place in [mode, description] {
+        let (ours, theirs) = (ours.pointer_mut(place), theirs.pointer(place));
+        *ours.unwrap() = theirs.unwrap().clone();
+    }
+    assert_eq!(own, over_pipes, "the same surface, wherever it is");
     // Under the name that others start it by.
     let link = sandbox.home().join("pdpp-mcp-server");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &link).unwrap();
