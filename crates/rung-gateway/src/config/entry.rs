@@ -9,7 +9,9 @@ use rung_mcp::connect::Era;
 use serde_json::{Map, Value, json};
 
 use super::files::digest;
-use super::variables::{Filling, Use, Variables, names_secret, without_password};
+use super::variables::{
+    Checkout, Filling, Sources, Use, Variables, masked, names_secret, without_password,
+};
 use super::{Origin, Reach, Sharing, Spec, Trust};
 use crate::auth::{SignIn, is_plain_url, is_scope};
 
@@ -261,6 +263,15 @@ fn visible(word: &str) -> String {
     }
 }
 
+/// What is handed over under a name, as it is written. A credential that is not a variable is masked.
+fn shown_value(name: &str, written: &str) -> String {
+    if names_secret(name) && !written.contains("${") {
+        visible(&masked(written))
+    } else {
+        visible(written)
+    }
+}
+
 // === impl Entry ===
 
 impl Entry {
@@ -278,14 +289,6 @@ impl Entry {
 
     /// All that it says, as it is written: what an approval is of. A credential that is not a variable is left out.
     pub(super) fn shown_whole(&self) -> String {
-        let hidden = |name: &str, value: &str| names_secret(name) && !value.contains("${");
-        let value = |name: &str, value: &str| {
-            if hidden(name, value) {
-                "…".to_owned()
-            } else {
-                visible(value)
-            }
-        };
         let mut whole = String::new();
         let (pairs, mark, dir) = match &self.form {
             Form::Command { env, dir, .. } => (env, "=", dir.as_deref()),
@@ -297,35 +300,82 @@ impl Entry {
         }
         for (at, (name, written)) in pairs.iter().enumerate() {
             let before = if at == 0 { " with " } else { ", " };
-            whole.extend([before, &visible(name), mark, &value(name, written)]);
+            whole.extend([before, &visible(name), mark, &shown_value(name, written)]);
         }
         whole
     }
 
+    /// What an approval of it is of, line by line: what it says, and which of its values come from the checkout, which from
+    /// the user, and which from nowhere.
+    pub(super) fn review(&self, sources: &Sources, missing: &[String]) -> String {
+        let mut lines = Vec::new();
+        match &self.form {
+            Form::Command { dir, env, .. } => {
+                lines.push(format!("run      {}", self.shown()));
+                lines.extend(dir.iter().map(|dir| format!("folder   {}", visible(dir))));
+                let env = env.iter();
+                lines.extend(env.map(|(name, value)| {
+                    format!("env      {}={}", visible(name), shown_value(name, value))
+                }));
+            }
+            Form::Address { headers, .. } => {
+                lines.push(format!("address  {}", self.shown()));
+                let headers = headers.iter();
+                lines.extend(headers.map(|(name, value)| {
+                    format!("header   {}: {}", visible(name), shown_value(name, value))
+                }));
+            }
+        }
+        if !sources.checkout.is_empty() {
+            lines.push("values that come with the checkout, in .env.pmcp:".to_owned());
+        }
+        for (name, value) in &sources.checkout {
+            let value = if sources.plain.contains(name) {
+                visible(value.expose())
+            } else {
+                visible(&masked(value.expose()))
+            };
+            lines.push(format!("  {name} = {value}"));
+        }
+        if !sources.user.is_empty() {
+            let names: Vec<&str> = sources.user.iter().map(String::as_str).collect();
+            lines.push(format!(
+                "values of your own, from the environment or pmcp.env: {}",
+                names.join(", ")
+            ));
+        }
+        if !missing.is_empty() {
+            lines.push(format!("without a value: {}", missing.join(", ")));
+        }
+        lines.iter().map(|line| format!("  {line}\n")).collect()
+    }
+
     /// What it means, with its variables filled in.
     pub(super) fn spec(
-        self,
+        &self,
         name: &str,
         (origin, file): (Origin, &Path),
         trust: Trust,
         variables: &Variables<'_>,
+        checkout: Checkout<'_>,
     ) -> Result<Spec, Reason> {
         let shown = self.shown();
         let mut filling = Filling {
             variables,
-            origin,
+            checkout,
+            sources: Sources::default(),
             missing: Vec::new(),
             secrets: Vec::new(),
         };
         let folder = file.parent().unwrap_or(Path::new("."));
-        let reach = match self.form {
+        let reach = match &self.form {
             Form::Command {
                 program,
                 args,
                 dir,
                 env,
             } => {
-                let program = filling.fill(&program, Use::Leads);
+                let program = filling.fill(program, Use::Leads);
                 let args: Vec<_> = args
                     .iter()
                     .map(|arg| filling.fill(arg, Use::Leads))
@@ -333,7 +383,9 @@ impl Entry {
                 if is_ourselves(&program, &args) {
                     return Err(Reason::Ourselves);
                 }
-                let dir = dir.map(|dir| folder.join(filling.fill(&dir, Use::Leads)));
+                let dir = dir
+                    .as_deref()
+                    .map(|dir| folder.join(filling.fill(dir, Use::Leads)));
                 // What comes with a project means its own files by what it says.
                 let dir = dir.or_else(|| (origin == Origin::Project).then(|| folder.to_owned()));
                 let is_beside = program.starts_with("./") || program.starts_with("../");
@@ -354,7 +406,7 @@ impl Entry {
                 headers,
                 oldest,
             } => {
-                let url = filling.fill(&url, Use::Leads);
+                let url = filling.fill(url, Use::Leads);
                 let is_web = ["http://", "https://"].iter().any(|scheme| {
                     url.get(..scheme.len())
                         .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -365,7 +417,7 @@ impl Entry {
                 Reach::Address {
                     url,
                     headers: fill_pairs(headers, &mut filling),
-                    oldest,
+                    oldest: *oldest,
                 }
             }
         };
@@ -377,25 +429,26 @@ impl Entry {
             reach,
             sharing: self.sharing,
             era: self.era,
-            sign_in: self.sign_in,
+            sign_in: self.sign_in.clone(),
             eager: false,
             trust,
             missing: filling.missing,
             shown,
             secrets: filling.secrets,
+            sources: filling.sources,
         })
     }
 }
 
 fn fill_pairs(
-    pairs: Vec<(String, String)>,
+    pairs: &[(String, String)],
     filling: &mut Filling<'_>,
 ) -> Vec<(String, Secret<String>)> {
-    let fill = |(name, value): (String, String)| {
-        let value = Secret::new(filling.fill(&value, Use::Holds(&name)));
-        (name, value)
+    let fill = |(name, value): &(String, String)| {
+        let value = Secret::new(filling.fill(value, Use::Holds(name)));
+        (name.clone(), value)
     };
-    pairs.into_iter().map(fill).collect()
+    pairs.iter().map(fill).collect()
 }
 
 /// Of everything that would make another process or another connection of it.

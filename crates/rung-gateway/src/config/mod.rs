@@ -31,7 +31,7 @@ pub(crate) use files::read;
 pub use files::{Problem, Seen, Watch};
 pub use project::find_project;
 pub use trust::{Approvals, Which};
-use variables::{Store, Variables};
+use variables::{Checkout, Sources, Store, Values, Variables};
 
 /// The file that names a project's or a user's servers.
 pub const FILE: &str = ".mcp.json";
@@ -88,6 +88,7 @@ pub struct Spec {
     pub digest: String,
     shown: String,
     secrets: Vec<Secret<String>>,
+    sources: Sources,
 }
 
 /// How a server is reached.
@@ -169,7 +170,7 @@ pub struct Skipped {
 }
 
 /// An entry that waits for an approval.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Waiting {
     /// Its name.
     pub name: String,
@@ -177,8 +178,11 @@ pub struct Waiting {
     pub file: PathBuf,
     /// All that it says, as it is written, but for credentials.
     pub shown: String,
-    /// Of the entry as it is written, so that what is approved is what was shown.
-    pub digest: String,
+    /// The same in lines, with where each value comes from.
+    pub review: String,
+    /// What is approved is what was shown, whatever the files say by then.
+    entry: Value,
+    values: Values,
 }
 
 /// A name, and the file that has it.
@@ -190,6 +194,16 @@ pub struct Named {
     pub file: PathBuf,
     /// Whose word it is.
     pub origin: Origin,
+}
+
+// The entry and its values may have credentials in them.
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting")
+            .field("name", &self.name)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
 }
 
 // A name that is refused may be any text.
@@ -425,8 +439,17 @@ impl Reading<'_> {
             } else if origin == Origin::Project {
                 self.of_project(file, name, value);
             } else {
-                let entry = entry::parse(name, value);
-                self.take(name, (origin, file), Trust::NotNeeded, entry);
+                let source = (origin, file);
+                let spec = entry::parse(name, value).and_then(|entry| {
+                    entry.spec(
+                        name,
+                        source,
+                        Trust::NotNeeded,
+                        self.variables,
+                        Checkout::None,
+                    )
+                });
+                self.take(name, file, spec);
             }
         }
         if origin == Origin::Project && document.is_broken {
@@ -435,61 +458,66 @@ impl Reading<'_> {
     }
 
     fn of_project(&mut self, file: &Path, name: &str, value: &Value) {
-        let source = (Origin::Project, file);
+        let (source, variables) = ((Origin::Project, file), self.variables);
         let approvals = self.approvals;
-        let approved = approvals.of(file).and_then(|entries| entries.get(name));
-        let entry = entry::parse(name, value);
-        match (approved, entry) {
-            (_, entry) if approvals.is_all() || approved == Some(value) => {
-                self.take(name, source, Trust::Approved, entry);
+        let fill =
+            |entry: &Entry, trust, checkout| entry.spec(name, source, trust, variables, checkout);
+        let entry = match entry::parse(name, value) {
+            Ok(entry) if approvals.is_all() => {
+                let spec = fill(&entry, Trust::Approved, Checkout::Current);
+                return self.take(name, file, spec);
             }
             // To take something away needs no approval.
-            (_, Err(Reason::Disabled)) => {
-                self.take(name, source, Trust::Wanted, Err(Reason::Disabled));
-            }
-            (Some(approved), edited) => {
-                match edited {
-                    Ok(edited) => self.wait(name, file, value, edited.shown_whole()),
-                    Err(reason) => self.skip(name, file, reason),
+            Err(Reason::Disabled) => return self.take(name, file, Err(Reason::Disabled)),
+            entry => entry,
+        };
+        let current = entry.and_then(|entry| {
+            let spec = fill(&entry, Trust::Wanted, Checkout::Current)?;
+            Ok((entry, spec))
+        });
+        let Some(approval) = approvals.of(file, name) else {
+            match current {
+                Ok((entry, spec)) => {
+                    self.wait(&spec, &entry, value);
+                    self.wanted.push(spec);
                 }
-                self.take(name, source, Trust::Kept, entry::parse(name, approved));
+                Err(reason) => self.take(name, file, Err(reason)),
             }
-            (None, Ok(entry)) => {
-                let shown = entry.shown_whole();
-                match entry.spec(name, source, Trust::Wanted, self.variables) {
-                    Ok(spec) => {
-                        self.wait(name, file, value, shown);
-                        self.wanted.push(spec);
-                    }
-                    Err(reason) => self.skip(name, file, reason),
-                }
+            return;
+        };
+        let is_covered = |spec: &Spec| approval.covers(value, &spec.sources, &variables.project);
+        let trust = match &current {
+            Ok((_, spec)) if is_covered(spec) => Trust::Approved,
+            _ => Trust::Kept,
+        };
+        let approved = approval.spec(name, source, trust, variables);
+        match current {
+            Ok((entry, spec)) if trust == Trust::Kept => self.wait(&spec, &entry, value),
+            Err(reason) if approved.as_ref().err() != Some(&reason) => {
+                self.skip(name, file, reason);
             }
-            (None, Err(reason)) => self.take(name, source, Trust::Wanted, Err(reason)),
+            _ => {}
         }
+        self.take(name, file, approved);
     }
 
     /// A file that cannot be read just now has lost nothing that was approved.
     fn keep_approved(&mut self, file: &Path) {
-        for (name, value) in self.approvals.of(file).into_iter().flatten() {
+        let approvals = self.approvals;
+        for (name, approval) in approvals.of_file(file) {
             if !self.taken.contains_key(name) {
-                let entry = entry::parse(name, value);
-                self.take(name, (Origin::Project, file), Trust::Kept, entry);
+                let source = (Origin::Project, file);
+                let spec = approval.spec(name, source, Trust::Kept, self.variables);
+                self.take(name, file, spec);
             }
         }
     }
 
-    fn take(
-        &mut self,
-        name: &str,
-        source: (Origin, &Path),
-        trust: Trust,
-        entry: Result<Entry, Reason>,
-    ) {
-        self.taken.insert(name.to_owned(), source.1.to_owned());
-        let spec = entry.and_then(|entry| entry.spec(name, source, trust, self.variables));
+    fn take(&mut self, name: &str, file: &Path, spec: Result<Spec, Reason>) {
+        self.taken.insert(name.to_owned(), file.to_owned());
         match spec {
             Ok(spec) => self.loaded.specs.push(spec),
-            Err(reason) => self.skip(name, source.1, reason),
+            Err(reason) => self.skip(name, file, reason),
         }
     }
 
@@ -501,12 +529,17 @@ impl Reading<'_> {
         });
     }
 
-    fn wait(&mut self, name: &str, file: &Path, value: &Value, shown: String) {
+    fn wait(&mut self, spec: &Spec, entry: &Entry, value: &Value) {
+        let values = spec.sources.checkout.iter();
         self.loaded.waiting.push(Waiting {
-            name: name.to_owned(),
-            file: file.to_owned(),
-            shown,
-            digest: trust::digest_of(value),
+            name: spec.name.to_string(),
+            file: spec.file.clone(),
+            shown: entry.shown_whole(),
+            review: entry.review(&spec.sources, &spec.missing),
+            entry: value.clone(),
+            values: values
+                .map(|(name, value)| (name.clone(), value.expose().clone()))
+                .collect(),
         });
     }
 

@@ -75,9 +75,16 @@ impl World {
     }
 
     fn approve_all(&self) -> Vec<String> {
-        self.approvals()
-            .approve(&self.project_file(), Which::All)
-            .unwrap()
+        self.approve(&[])
+    }
+
+    /// Approves what is proposed for these names, or for all without any.
+    fn approve(&self, names: &[&str]) -> Vec<String> {
+        let (file, loaded) = (self.project_file(), self.load());
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let shown = loaded.proposals(&file, &names).unwrap();
+        self.approvals().approve(&file, &shown).unwrap();
+        shown.iter().map(|waiting| waiting.name.clone()).collect()
     }
 }
 
@@ -375,33 +382,199 @@ fn what_is_missing_is_named_and_the_entry_is_kept() {
 }
 
 #[test]
-fn values_come_from_the_process_then_the_project_then_the_user() {
+fn values_of_the_users_entries_come_from_the_process_then_the_user() {
     let text =
         "# remark\nexport A=user\nB='user #1'\nC=\"u\\\"s\\ner\" # remark\nD=d # remark\nE=\n";
-    let world = World::new()
+    let mut world = World::new()
         .env("A", "process")
         .write(".config/pmcp/pmcp.env", text)
         .write("project/.env.pmcp", "A=project\nB=project\nP=project\n")
+        .write("given.json", r#"{"mcpServers": {"g": {"command": "x", "env": {"B": "${B}", "P": "${P:-none}"}}}}"#)
         .user(&json!({
-            "c": {"command": "${P:-x}", "env": {"A": "${A}", "B": "${B}", "C": "${C}", "D": "${D}", "E": "${E}", "P": "${P}"}},
-            "u": {"url": "https://${P}"}
+            "c": {"command": "${P:-x}", "env": {"A": "${A}", "B": "${B}", "C": "${C}", "D": "${D}", "E": "${E}", "P": "${P:-none}"}},
+            "u": {"url": "https://x", "headers": {"X-P": "${P}"}}
         }))
-        .project(&json!({"p": {"command": "x", "args": ["${P}"]}}));
+        .project(&json!({"p": {"command": "x", "args": ["${P}", "${B}", "${A}"]}}));
+    world.places.config = Some(world.home("given.json"));
+    world.approve_all();
     let loaded = world.load();
     let c = find(&loaded, "c");
     let values = [
         ("A", "process"),
-        ("B", "project"),
+        ("B", "user #1"),
         ("C", "u\"s\ner"),
         ("D", "d"),
         ("E", ""),
-        ("P", "project"),
+        ("P", "none"),
     ];
     assert_eq!(handed(c), values);
-    // What leads somewhere is not the project's to say, but in its own entries.
     assert_eq!(command(c), ["x"]);
+    assert_eq!(
+        handed(find(&loaded, "g")),
+        [("B", "user #1"), ("P", "none")]
+    );
     assert_eq!(find(&loaded, "u").missing, ["P"]);
-    assert_eq!(command(find(&loaded, "p"))[1], "project");
+    // The project's own entry has the project's values, after what is exported.
+    let p = command(find(&loaded, "p"));
+    assert_eq!(p[1..], ["project", "project", "process"]);
+}
+
+/// An entry that is filled in wherever it can be.
+fn filled() -> Value {
+    json!({
+        "c": {"command": "${V}", "args": ["${V}"], "cwd": "${V}", "env": {"E": "${V}"}},
+        "u": {"url": "https://${V}", "headers": {"H": "${V}"}}
+    })
+}
+
+#[test]
+fn an_approval_is_of_the_checkouts_values() {
+    let world = World::new()
+        .project(&filled())
+        .write("project/.env.pmcp", "V=one\nOTHER=1\n");
+    world.approve_all();
+    let trusts = |world: &World| {
+        let loaded = world.load();
+        let (c, u) = (find(&loaded, "c"), find(&loaded, "u"));
+        let Reach::Command { dir, .. } = &c.reach else {
+            panic!("{c:?}")
+        };
+        assert!(dir.as_ref().unwrap().ends_with("one"), "{c:?}");
+        assert_eq!(
+            (command(c), handed(c)),
+            (vec!["one".to_owned(); 2], vec![("E", "one")])
+        );
+        assert_eq!(command(u), ["https://one"]);
+        assert_eq!(handed(u), [("H", "one")]);
+        (c.trust, u.trust, loaded.waiting.len())
+    };
+    assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
+    // A value that no entry uses is no change of one.
+    let world = world.write("project/.env.pmcp", "V=one\nOTHER=2\n");
+    assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
+    for edited in ["V=two\n", "V=\n", "", "broken"] {
+        fs::write(world.home("project/.env.pmcp"), edited).unwrap();
+        assert_eq!(trusts(&world), (Trust::Kept, Trust::Kept, 2), "{edited:?}");
+    }
+    let world = world.write("project/.env.pmcp", "V=one\n");
+    assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
+    // What is exported later does not take the place of what was approved.
+    let mut world = world.env("V", "exported");
+    assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
+    world.env.clear();
+    let world = world.write("project/.mcp.json", "{");
+    assert_eq!(trusts(&world), (Trust::Kept, Trust::Kept, 0));
+}
+
+#[test]
+fn values_of_the_user_are_bound_by_name() {
+    let world = World::new()
+        .project(&json!({"c": {"command": "x", "env": {"T": "${T}", "D": "${D:-default}"}}}))
+        .write(".config/pmcp/pmcp.env", "T=old\n");
+    world.approve_all();
+    let found = |world: &World| {
+        let loaded = world.load();
+        let c = find(&loaded, "c");
+        let env = handed(c).into_iter().map(|(_, value)| value.to_owned());
+        (c.trust, env.collect::<Vec<_>>(), loaded.waiting.len())
+    };
+    let approved = |t: &str, d: &str| (Trust::Approved, vec![t.to_owned(), d.to_owned()], 0);
+    assert_eq!(found(&world), approved("old", "default"));
+    let world = world.write(".config/pmcp/pmcp.env", "T=new\nD=mine\n");
+    assert_eq!(found(&world), approved("new", "mine"));
+    let world = world.env("T", "exported");
+    assert_eq!(found(&world), approved("exported", "mine"));
+    // The checkout takes none of them over before that is approved.
+    let mut world = world.write("project/.env.pmcp", "T=theirs\nD=theirs\n");
+    world.env.clear();
+    let kept = vec!["new".to_owned(), "mine".to_owned()];
+    assert_eq!(found(&world), (Trust::Kept, kept, 1));
+    let world = world.write(".config/pmcp/pmcp.env", "");
+    let loaded = world.load();
+    assert_eq!(
+        find(&loaded, "c").missing,
+        ["T"],
+        "the checkout does not step in"
+    );
+    world.approve_all();
+    assert_eq!(found(&world), approved("theirs", "theirs"));
+}
+
+#[test]
+fn an_approval_without_values_covers_none_of_the_checkout() {
+    let world = World::new()
+        .project(&json!({"c": {"command": "x", "args": ["${V}"]}, "d": runs("x")}))
+        .write("project/.env.pmcp", "V=one\n");
+    // As it was written before values were approved.
+    let file = world.project_file();
+    let entries = json!({"c": {"command": "x", "args": ["${V}"]}, "d": runs("x")});
+    fs::create_dir_all(world.trust.parent().unwrap()).unwrap();
+    fs::write(
+        &world.trust,
+        json!({"approved": {file.to_str().unwrap(): entries}}).to_string(),
+    )
+    .unwrap();
+    let loaded = world.load();
+    let c = find(&loaded, "c");
+    assert_eq!((c.trust, &*c.missing), (Trust::Kept, &["V".to_owned()][..]));
+    assert_eq!(find(&loaded, "d").trust, Trust::Approved);
+    assert_eq!(world.approve_all(), ["c"]);
+    assert_eq!(command(find(&world.load(), "c")), ["x", "one"]);
+    world.approvals().revoke(&file, Which::All).unwrap();
+    let left = fs::read_to_string(&world.trust).unwrap();
+    assert!(!left.contains("one"), "{left}");
+}
+
+#[test]
+fn a_review_shows_what_steers_and_masks_credentials() {
+    let world = World::new()
+        .env("MINE", "mine-mine-mine")
+        .project(&json!({
+            "c": {
+                "command": "node", "args": ["${KEY}", "${MINE}"],
+                "env": {"API_KEY": "${SECRET}", "PYTHONPATH": "${PATH_TOKEN}", "DB_DSN": "${DSN}", "OWN_KEY": "literal", "GONE": "${GONE}"}
+            },
+            "u": {"url": "https://bob:hunter2x@${HOST}/", "headers": {"Authorization": "Bearer ${SECRET}"}}
+        }))
+        .write(
+            "project/.env.pmcp",
+            "KEY=--eval\nSECRET=s3cret-s3cret\nPATH_TOKEN=\"./e\u{1b}vil\"\nDSN=postgres://bob:hunter2x@evil/db\nHOST=evil\n",
+        );
+    let loaded = world.load();
+    let review = |name: &str| {
+        let waiting = loaded.waiting.iter().find(|waiting| waiting.name == name);
+        waiting.unwrap().review.clone()
+    };
+    assert_eq!(
+        review("c"),
+        r#"  run      node ${KEY} ${MINE}
+  env      API_KEY=${SECRET}
+  env      PYTHONPATH=${PATH_TOKEN}
+  env      DB_DSN=${DSN}
+  env      OWN_KEY=…
+  env      GONE=${GONE}
+  values that come with the checkout, in .env.pmcp:
+    DSN = postgres://…@evil/…
+    KEY = --eval
+    PATH_TOKEN = "./e\u{1b}vil"
+    SECRET = …
+  values of your own, from the environment or pmcp.env: MINE
+  without a value: GONE
+"#
+    );
+    assert_eq!(
+        review("u"),
+        r#"  address  https://bob:…@${HOST}/
+  header   Authorization: "Bearer ${SECRET}"
+  values that come with the checkout, in .env.pmcp:
+    HOST = evil
+    SECRET = …
+"#
+    );
+    let printed = format!("{loaded:?}");
+    for secret in ["s3cret", "hunter2x", "literal", "mine-mine"] {
+        assert!(!printed.contains(secret), "{secret} in {printed}");
+    }
 }
 
 #[test]
@@ -575,11 +748,7 @@ fn an_edit_keeps_what_was_approved_and_waits() {
         .collect();
     assert_eq!(skipped, [&Reason::NotAnObject, &Reason::Disabled]);
 
-    let names = ["b".to_owned()];
-    world
-        .approvals()
-        .approve(&world.project_file(), Which::Named(&names))
-        .unwrap();
+    world.approve(&["b"]);
     let loaded = world.load();
     assert_eq!(find(&loaded, "b").trust, Trust::Approved);
     assert_eq!(command(find(&loaded, "b")), ["two"]);
@@ -625,7 +794,7 @@ fn approvals_are_private_listed_and_revoked() {
     assert_eq!(find(&world.load(), "b").trust, Trust::Approved);
     // One that read before it does not undo what the other wrote.
     let mut other = world.approvals();
-    approvals.approve(&file, Which::Named(&names)).unwrap();
+    world.approve(&["a"]);
     assert_eq!(other.revoke(&file, Which::All).unwrap(), ["a", "b"]);
     assert_eq!(world.approvals().list().count(), 0);
 }
@@ -633,14 +802,10 @@ fn approvals_are_private_listed_and_revoked() {
 #[test]
 fn approving_what_is_not_there_is_refused() {
     let world = World::new().project(&json!({"github": runs("x"), "bad": 1}));
-    let mut approvals = world.approvals();
-    let mut refused = |name: &str| {
-        let names = [name.to_owned()];
-        let which = Which::Named(&names);
-        approvals
-            .approve(&world.project_file(), which)
-            .unwrap_err()
-            .reason
+    let loaded = world.load();
+    let refused = |name: &str| {
+        let proposals = loaded.proposals(&world.project_file(), &[name.to_owned()]);
+        proposals.unwrap_err().reason
     };
     assert!(refused("githb").contains("did you mean `github`?"));
     assert!(refused("bad").contains("not an object"));
@@ -661,12 +826,13 @@ fn what_is_approved_is_what_was_shown() {
     let world = World::new().project(&json!({"a": runs("x"), "b": runs("y")}));
     let shown = world.load().waiting;
     let file = world.project_file();
-    let approve = |world: &World| world.approvals().approve(&file, Which::Shown(&shown[..1]));
-    assert_eq!(approve(&world).unwrap(), ["a"]);
-    assert_eq!(find(&world.load(), "b").trust, Trust::Wanted);
+    // It is edited between being shown and being approved.
     let world = world.project(&json!({"a": runs("evil"), "b": runs("y")}));
-    assert!(approve(&world).unwrap_err().reason.contains("edited"));
-    assert_eq!(command(find(&world.load(), "a")), ["x"]);
+    world.approvals().approve(&file, &[&shown[0]]).unwrap();
+    let loaded = world.load();
+    assert_eq!(command(find(&loaded, "a")), ["x"]);
+    assert_eq!(find(&loaded, "a").trust, Trust::Kept);
+    assert_eq!(find(&loaded, "b").trust, Trust::Wanted);
 }
 
 #[test]
@@ -678,7 +844,8 @@ fn a_broken_file_approves_nothing_and_says_so() {
         let loaded = world.load();
         assert_eq!(find(&loaded, "a").trust, Trust::Wanted, "{text}");
         assert_eq!(loaded.problems.len(), 1, "{text}");
-        let refused = world.approvals().approve(&world.project_file(), Which::All);
+        let shown = [&loaded.waiting[0]];
+        let refused = world.approvals().approve(&world.project_file(), &shown);
         assert!(refused.unwrap_err().reason.contains("remove the file"));
     }
 }
@@ -687,7 +854,9 @@ fn a_broken_file_approves_nothing_and_says_so() {
 fn an_approval_is_of_the_place_whichever_way_led_there() {
     let world = World::new().project(&json!({"a": runs("x")}));
     let roundabout = world.home("project/../project/.mcp.json");
-    world.approvals().approve(&roundabout, Which::All).unwrap();
+    let loaded = world.load();
+    let shown = [&loaded.waiting[0]];
+    world.approvals().approve(&roundabout, &shown).unwrap();
     assert_eq!(find(&world.load(), "a").trust, Trust::Approved);
 }
 

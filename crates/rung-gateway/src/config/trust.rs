@@ -1,7 +1,9 @@
 //! What the user has approved of the files that come with projects.
 //!
-//! An approval is of one entry of one file, and holds the entry itself. An edit of the file therefore changes nothing that
-//! was approved: it runs on as it was, and the edit waits. An entry that is no longer there is no server, approved or not.
+//! An approval is of one entry of one file with the values that the checkout supplies for it, and holds all of them. An edit of
+//! the entry or of those values therefore changes nothing that was approved: it runs on as it was, and the edit waits. Values of
+//! the user's are bound by their names alone, so that a renewed credential needs no approval. An entry that is no longer there is
+//! no server, approved or not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,8 +15,9 @@ use rung_fault::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::files::{Problem, Seen, digest, read};
-use super::{Waiting, entry, read_document};
+use super::files::{Problem, Seen, read};
+use super::variables::{Checkout, Sources, Store, Values, Variables};
+use super::{Loaded, Origin, Reason, Spec, Trust, Waiting, entry};
 
 /// The approvals of this user.
 pub struct Approvals {
@@ -31,6 +34,16 @@ pub struct Approvals {
 #[serde(deny_unknown_fields)]
 struct Kept {
     approved: BTreeMap<String, BTreeMap<String, Value>>,
+    /// The checkout's values that were approved with an entry, where there are any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    values: BTreeMap<String, BTreeMap<String, Values>>,
+}
+
+/// One entry as it was approved.
+#[derive(Clone, Copy)]
+pub(super) struct Approval<'a> {
+    entry: &'a Value,
+    values: &'a Values,
 }
 
 /// Of which servers of a file.
@@ -40,8 +53,6 @@ pub enum Which<'n> {
     All,
     /// These.
     Named(&'n [String]),
-    /// These, as they were shown: one that was edited since is refused.
-    Shown(&'n [Waiting]),
 }
 
 // Entries may have credentials in them.
@@ -110,52 +121,41 @@ impl Approvals {
         })
     }
 
-    pub(super) fn of(&self, file: &Path) -> Option<&BTreeMap<String, Value>> {
-        self.kept.approved.get(&key(file))
+    pub(super) fn of(&self, file: &Path, name: &str) -> Option<Approval<'_>> {
+        let mut all = self.of_file(file);
+        all.find_map(|(own, approval)| (own == name).then_some(approval))
     }
 
-    /// Approves servers of a file as it is now, and says which.
-    pub fn approve(&mut self, file: &Path, which: Which<'_>) -> Result<Vec<String>, Problem> {
-        let (_, text) = read(file);
-        let text = text?.ok_or_else(|| Problem::new(file, "is not there"))?;
-        let mut problems = Vec::new();
-        let document = read_document(file, &text, &mut problems);
-        if let Some(problem) = problems.into_iter().next() {
-            return Err(problem);
-        }
-        let entries = document.entries;
-        let approved: BTreeMap<String, Value> = match which {
-            Which::All => {
-                let entries = entries.into_iter();
-                entries
-                    .filter(|(name, entry)| entry::parse(name, entry).is_ok())
-                    .collect()
-            }
-            Which::Named(names) => {
-                let found = names.iter().map(|name| named(file, &entries, name));
-                found.collect::<Result<_, _>>()?
-            }
-            Which::Shown(shown) => {
-                let as_shown = |waiting: &Waiting| {
-                    let found = named(file, &entries, &waiting.name)?;
-                    if digest_of(&found.1) == waiting.digest {
-                        return Ok(found);
-                    }
-                    let reason = format!("`{}` was edited since it was shown", waiting.name);
-                    Err(Problem::new(file, reason))
-                };
-                shown.iter().map(as_shown).collect::<Result<_, _>>()?
-            }
-        };
-        let names = approved.keys().cloned().collect();
+    pub(super) fn of_file(&self, file: &Path) -> impl Iterator<Item = (&str, Approval<'_>)> {
+        static NONE: Values = Values::new();
+        let key = key(file);
+        let values = self.kept.values.get(&key);
+        let entries = self.kept.approved.get(&key).into_iter().flatten();
+        entries.map(move |(name, entry)| {
+            let values = values.and_then(|values| values.get(name));
+            let values = values.unwrap_or(&NONE);
+            (name.as_str(), Approval { entry, values })
+        })
+    }
+
+    /// Approves entries of a file as they were shown.
+    pub fn approve(&mut self, file: &Path, shown: &[&Waiting]) -> Result<(), Problem> {
         self.change(|kept| {
             let entries = kept.approved.entry(key(file)).or_default();
-            match which {
-                Which::All => *entries = approved,
-                Which::Named(_) | Which::Shown(_) => entries.extend(approved),
+            let values = kept.values.entry(key(file)).or_default();
+            for waiting in shown {
+                let name = &waiting.name;
+                entries.insert(name.clone(), waiting.entry.clone());
+                if waiting.values.is_empty() {
+                    values.remove(name);
+                } else {
+                    values.insert(name.clone(), waiting.values.clone());
+                }
             }
-        })?;
-        Ok(names)
+            if values.is_empty() {
+                kept.values.remove(&key(file));
+            }
+        })
     }
 
     /// Takes approvals back, and says which.
@@ -167,7 +167,6 @@ impl Approvals {
                 let keeps = match which {
                     Which::All => false,
                     Which::Named(names) => !names.contains(name),
-                    Which::Shown(shown) => shown.iter().all(|waiting| waiting.name != *name),
                 };
                 if !keeps {
                     revoked.push(name.clone());
@@ -176,6 +175,12 @@ impl Approvals {
             });
             if entries.is_empty() {
                 kept.approved.remove(&key(file));
+            }
+            if let Some(values) = kept.values.get_mut(&key(file)) {
+                values.retain(|name, _| !revoked.contains(name));
+                if values.is_empty() {
+                    kept.values.remove(&key(file));
+                }
             }
         })?;
         Ok(revoked)
@@ -209,23 +214,73 @@ impl Approvals {
     }
 }
 
-/// The entry of that name, where it is one that can be taken.
-fn named(file: &Path, entries: &[(String, Value)], name: &str) -> Result<(String, Value), Problem> {
-    let found = entries.iter().find(|(own, _)| own == name);
-    let (_, entry) = found.ok_or_else(|| {
-        let advice = nearest(name, entries.iter().map(|(name, _)| name.as_str()))
-            .map(|known| format!("; did you mean `{known}`?"))
-            .unwrap_or_default();
-        Problem::new(file, format!("names no server `{name}`{advice}"))
-    })?;
-    entry::parse(name, entry)
-        .map_err(|reason| Problem::new(file, format!("`{name}`: {reason}")))?;
-    Ok((name.to_owned(), entry.clone()))
+impl Approval<'_> {
+    /// Whether it is of this entry, with the values that the checkout would supply for it and those that it has now.
+    pub(super) fn covers(&self, entry: &Value, sources: &Sources, checkout: &Store) -> bool {
+        let mut supplied = sources.checkout.iter();
+        let mut approved = self.values.iter();
+        self.entry == entry
+            && supplied.all(|(name, value)| self.values.get(name) == Some(value.expose()))
+            && approved.all(|(name, value)| {
+                let now = checkout.get(name);
+                now.is_some_and(|now| now.expose() == value)
+            })
+    }
+
+    /// What was approved, with the values that were approved.
+    pub(super) fn spec(
+        &self,
+        name: &str,
+        source: (Origin, &Path),
+        trust: Trust,
+        variables: &Variables<'_>,
+    ) -> Result<Spec, Reason> {
+        let entry = entry::parse(name, self.entry)?;
+        let checkout = Checkout::Approved(self.values);
+        entry.spec(name, source, trust, variables, checkout)
+    }
 }
 
-/// Of an entry as it is written.
-pub(super) fn digest_of(entry: &Value) -> String {
-    digest(entry.to_string().as_bytes())
+impl Loaded {
+    /// What can be approved of a project's file: all that waits, or what waits of these. One that is approved as it is
+    /// needs nothing.
+    pub fn proposals(&self, file: &Path, names: &[String]) -> Result<Vec<&Waiting>, Problem> {
+        if let Some(problem) = self.problems.iter().find(|problem| problem.file == file) {
+            return Err(problem.clone());
+        }
+        let is_absent = |seen: &Seen| seen.path == file && seen.is_absent();
+        if self.files.iter().any(is_absent) {
+            return Err(Problem::new(file, "is not there"));
+        }
+        let waiting = || self.waiting.iter().filter(|waiting| waiting.file == file);
+        if names.is_empty() {
+            return Ok(waiting().collect());
+        }
+        let mut proposals = Vec::new();
+        for name in names {
+            if let Some(found) = waiting().find(|waiting| waiting.name == *name) {
+                proposals.push(found);
+                continue;
+            }
+            let mut skipped = self.skipped.iter().filter(|skipped| skipped.file == file);
+            if let Some(skipped) = skipped.find(|skipped| skipped.name == *name) {
+                let reason = format!("`{name}`: {}", skipped.reason);
+                return Err(Problem::new(file, reason));
+            }
+            let specs = self.specs.iter().filter(|spec| spec.file == file);
+            let approved: Vec<&str> = specs.map(|spec| &*spec.name).collect();
+            if approved.contains(&name.as_str()) {
+                continue;
+            }
+            let known = waiting().map(|waiting| waiting.name.as_str());
+            let advice = nearest(name, known.chain(approved))
+                .map(|known| format!("; did you mean `{known}`?"))
+                .unwrap_or_default();
+            let reason = format!("names no server `{name}`{advice}");
+            return Err(Problem::new(file, reason));
+        }
+        Ok(proposals)
+    }
 }
 
 /// A file is known by its place, whichever way led there. The file itself may be a link: to follow that would give the

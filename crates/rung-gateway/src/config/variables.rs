@@ -4,19 +4,18 @@
 //! after the mark where there is none.
 //! Everything else that has a `$` is itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rung_auth::Secret;
 
-use super::Origin;
 use super::files::Problem;
 use crate::redact::SHORTEST_SECRET_BYTES;
 
 /// A value whose name says nothing is a secret from this length on, where it looks like one.
 const KEY_BYTES: usize = 16;
 
-/// Where values are looked up: the process, then the project's file, then the user's.
+/// Where values are looked up: the process, then the checkout's file where that may say something, then the user's.
 pub(super) struct Variables<'a> {
     pub(super) process: &'a dyn Fn(&str) -> Option<String>,
     pub(super) project: Store,
@@ -24,6 +23,34 @@ pub(super) struct Variables<'a> {
 }
 
 pub(super) type Store = BTreeMap<String, Secret<String>>;
+
+/// Values of a checkout's file, as they are approved along with an entry.
+pub(super) type Values = BTreeMap<String, String>;
+
+/// Which values of the checkout's file fill in an entry.
+#[derive(Clone, Copy)]
+pub(super) enum Checkout<'a> {
+    /// None: the entry is the user's. A value that steers what a server runs or asks would lead the user's credentials
+    /// elsewhere.
+    None,
+    /// Those of the file as it is now.
+    Current,
+    /// Those that were approved along with the entry. Every other name is looked up on the user's side alone, so that
+    /// neither an edit of the file nor an exported variable changes where an approved value comes from.
+    Approved(&'a Values),
+}
+
+/// Where the values of one entry came from.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sources {
+    /// The checkout's values, by name.
+    pub(super) checkout: Store,
+    /// Names among them whose value must be shown before it is approved: it says what is run or asked, or is handed over
+    /// under a name that no credential has.
+    pub(super) plain: BTreeSet<String>,
+    /// Names that the user's environment or file has a value for.
+    pub(super) user: BTreeSet<String>,
+}
 
 /// What a text with variables is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +64,8 @@ pub(super) enum Use<'n> {
 /// Fills in one entry, and gathers what is missing and what must not be shown.
 pub(super) struct Filling<'a> {
     pub(super) variables: &'a Variables<'a>,
-    pub(super) origin: Origin,
+    pub(super) checkout: Checkout<'a>,
+    pub(super) sources: Sources,
     pub(super) missing: Vec<String>,
     pub(super) secrets: Vec<Secret<String>>,
 }
@@ -89,14 +117,32 @@ impl Filling<'_> {
         filled
     }
 
-    /// A project's file fills in the project's own entries. In others it may hand over a credential, and not say what is
-    /// run or who is asked: that would lead the user's credentials elsewhere.
-    fn look_up(&self, name: &str, used: Use<'_>) -> Option<String> {
+    fn look_up(&mut self, name: &str, used: Use<'_>) -> Option<String> {
         let from = |store: &Store| store.get(name).map(|value| value.expose().clone());
-        let project_may = self.origin == Origin::Project || used != Use::Leads;
-        (self.variables.process)(name)
-            .or_else(|| project_may.then(|| from(&self.variables.project)).flatten())
-            .or_else(|| from(&self.variables.user))
+        let of_process = || (self.variables.process)(name);
+        let of_user = || from(&self.variables.user);
+        let (of_checkout, of_user) = match self.checkout {
+            Checkout::None => (None, of_process().or_else(of_user)),
+            Checkout::Approved(values) => match values.get(name) {
+                Some(value) => (Some(value.clone()), None),
+                None => (None, of_process().or_else(of_user)),
+            },
+            Checkout::Current => match (of_process(), from(&self.variables.project)) {
+                (None, Some(value)) => (Some(value), None),
+                (exported, _) => (None, exported.or_else(of_user)),
+            },
+        };
+        if let Some(value) = &of_checkout {
+            let value = Secret::new(value.clone());
+            self.sources.checkout.insert(name.to_owned(), value);
+            if !matches!(used, Use::Holds(under) if names_secret(under)) {
+                self.sources.plain.insert(name.to_owned());
+            }
+        }
+        if of_user.is_some() {
+            self.sources.user.insert(name.to_owned());
+        }
+        of_checkout.or(of_user)
     }
 
     fn keep_secret(&mut self, name: &str, value: &str) {
@@ -138,6 +184,16 @@ fn password_in(text: &str) -> Option<&str> {
     let (user, _) = authority.rsplit_once('@')?;
     let (_, password) = user.split_once(':')?;
     Some(password).filter(|password| password.len() >= SHORTEST_SECRET_BYTES)
+}
+
+/// A credential as it is shown: not at all, but for where an address leads.
+pub(super) fn masked(value: &str) -> String {
+    let Some((scheme, rest)) = value.split_once("://") else {
+        return "…".to_owned();
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://…@{host}/…")
 }
 
 /// A text without the password in its first address.

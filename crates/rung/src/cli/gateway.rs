@@ -138,7 +138,7 @@ pub(crate) enum GatewayCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Approves servers of the project's .mcp.json, as they are written now.
+    /// Shows servers of the project's .mcp.json with the values of its .env.pmcp, asks, and approves them.
     Trust {
         #[command(flatten)]
         files: GatewayFiles,
@@ -150,6 +150,9 @@ pub(crate) enum GatewayCommand {
         /// Takes approvals back.
         #[arg(long, conflicts_with = "list")]
         revoke: bool,
+        /// Approves without asking.
+        #[arg(long, conflicts_with_all = ["list", "revoke"])]
+        yes: bool,
     },
     /// Whether a tool can be used, and by which rule.
     Why {

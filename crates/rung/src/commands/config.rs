@@ -1,7 +1,7 @@
 //! `rung config`
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use rung_fault::{Code, Fault};
 use serde_json::json;
@@ -100,7 +100,7 @@ fn trust(given: &Given, yes: bool) -> Result {
         let _ = writeln!(asked, "  {} = {}", withheld.key, withheld.value);
     }
     say(&asked)?;
-    if !yes && !confirmed()? {
+    if !yes && !super::confirmed("rung config trust --yes")? {
         let refused = Fault::new(Code::UntrustedProject, "the file is not approved");
         return Err(refused.into());
     }
@@ -113,21 +113,6 @@ fn say(text: &str) -> Result {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(output)
-}
-
-/// Asks a person. Where there is none, the answer must come with the command.
-fn confirmed() -> Result<bool> {
-    if !std::io::stdin().is_terminal() {
-        return Err(
-            Fault::new(Code::UntrustedProject, "nobody is here to approve the file")
-                .with_hint("look at it, then run `rung config trust --yes`")
-                .into(),
-        );
-    }
-    say("\nApprove it? [y/N] ")?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(output)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 fn untrust(given: &Given) -> Result {

@@ -9,8 +9,9 @@ use std::time::Duration;
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
 use rung_fault::{Code, Fault};
 use rung_gateway::OpenTo;
-use rung_gateway::config::{self, Approvals, Which};
+use rung_gateway::config::{self, Approvals, Places, Which};
 use rung_gateway::policy::Thing;
+use rung_kv::Home;
 use rung_mcp::Server;
 use rung_mcp::http::{self, Config, Door};
 use serde_json::json;
@@ -21,7 +22,7 @@ use crate::exit::Result;
 use crate::gateway::{Manner, approvals, gateway, gateway_that, places};
 use crate::offer::{now_ms, offer};
 use crate::results::Results;
-use crate::settings::Settings;
+use crate::settings::{Settings, visible};
 use crate::table::table;
 use crate::tokens::{Guests, Open, exported, given};
 use crate::windows::{self, Meeting, Serving};
@@ -42,7 +43,15 @@ pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
             names,
             list,
             revoke,
-        }) => trust(&files, &names, list, revoke, &settings),
+            yes,
+        }) => {
+            let action = match (list, revoke) {
+                (true, _) => TrustAction::List,
+                (_, true) => TrustAction::Revoke,
+                _ => TrustAction::Approve { yes },
+            };
+            trust(&files, &names, action, &settings)
+        }
         Some(GatewayCommand::Why {
             files,
             tool,
@@ -296,14 +305,25 @@ fn status(
     Ok(())
 }
 
+/// What is done about approvals.
+#[derive(Clone, Copy)]
+enum TrustAction {
+    List,
+    Revoke,
+    Approve { yes: bool },
+}
+
 fn trust(
     files: &GatewayFiles,
     names: &[String],
-    list: bool,
-    revoke: bool,
+    action: TrustAction,
     settings: &Settings,
 ) -> Result {
-    let places = places(files)?;
+    // A file that was asked for would hide the project's entries of the same names, which are what is approved here.
+    let places = Places {
+        config: None,
+        ..places(files)?
+    };
     let Some(file) = places.project.as_ref().map(|root| root.join(".mcp.json")) else {
         let why = "there is no project here whose .mcp.json could be approved";
         return Err(Fault::new(Code::NotFound, why)
@@ -311,35 +331,58 @@ fn trust(
             .into());
     };
     let mut known = Approvals::read(approvals(settings)?);
-    if list {
-        let variable = |name: &str| std::env::var(name).ok();
-        let loaded = config::load(&places, &variable, &known);
-        let rows = loaded.specs.iter().filter(|spec| spec.file == file);
-        for spec in rows.filter(|spec| !loaded.waiting.iter().any(|wait| *wait.name == *spec.name))
-        {
-            println!("{}\tapproved\t{}", spec.name, spec.shown());
+    let variable = |name: &str| std::env::var(name).ok();
+    let loaded = config::load(&places, &variable, &known);
+    match action {
+        TrustAction::List => {
+            let rows = loaded.specs.iter().filter(|spec| spec.file == file);
+            let waits = |name: &str| loaded.waiting.iter().any(|wait| wait.name == name);
+            for spec in rows.filter(|spec| !waits(&spec.name)) {
+                println!("{}\tapproved\t{}", spec.name, spec.shown());
+            }
+            for wait in &loaded.waiting {
+                println!("{}\twaits\t{}", wait.name, wait.shown);
+            }
         }
-        for wait in &loaded.waiting {
-            println!("{}\twaits\t{}", wait.name, wait.shown);
+        TrustAction::Revoke => {
+            let which = match names {
+                [] => Which::All,
+                names => Which::Named(names),
+            };
+            Home::open(settings.home()?)?;
+            for name in known.revoke(&file, which).map_err(Fault::from)? {
+                println!("{name}: no longer approved");
+            }
         }
-        return Ok(());
-    }
-    let which = match names {
-        [] => Which::All,
-        names => Which::Named(names),
-    };
-    let done = if revoke {
-        known.revoke(&file, which).map_err(Fault::from)?
-    } else {
-        known.approve(&file, which).map_err(Fault::from)?
-    };
-    let what = if revoke {
-        "no longer approved"
-    } else {
-        "approved"
-    };
-    for name in done {
-        println!("{name}: {what}");
+        TrustAction::Approve { yes } => {
+            let proposals = loaded.proposals(&file, names).map_err(Fault::from)?;
+            let waits = |name: &String| proposals.iter().any(|wait| wait.name == *name);
+            for name in names.iter().filter(|name| !waits(name)) {
+                println!("{name}: approved already");
+            }
+            if proposals.is_empty() {
+                if names.is_empty() {
+                    println!("nothing waits for approval");
+                }
+                return Ok(());
+            }
+            Home::open(settings.home()?)?;
+            let place = visible(&file.to_string_lossy());
+            for wait in &proposals {
+                print!("{} in {place}\n{}", wait.name, wait.review);
+            }
+            let again = ["rung gateway trust --yes"].into_iter();
+            let again = again.chain(names.iter().map(String::as_str));
+            let again: Vec<&str> = again.collect();
+            if !yes && !super::confirmed(&again.join(" "))? {
+                let refused = Fault::new(Code::UntrustedProject, "nothing was approved");
+                return Err(refused.into());
+            }
+            known.approve(&file, &proposals).map_err(Fault::from)?;
+            for wait in &proposals {
+                println!("{}: approved", wait.name);
+            }
+        }
     }
     Ok(())
 }

@@ -100,6 +100,27 @@ fn loaded(home: Option<PathBuf>, set: Vec<String>) -> Result<Settings> {
     Ok(settings)
 }
 
+/// Asks at the terminal whether what was shown is approved. Without a terminal the answer must come with the command:
+/// `again` is the command that has it.
+fn confirmed(again: &str) -> Result<bool> {
+    use std::io::{IsTerminal as _, Write as _};
+    let (input, mut out) = (std::io::stdin(), std::io::stdout());
+    // Both: what was not displayed to a person cannot be approved by one.
+    if !(input.is_terminal() && out.is_terminal()) {
+        let why = "there is no terminal to ask for approval at";
+        return Err(Fault::new(Code::UntrustedProject, why)
+            .with_hint(format!("review what is shown, then run `{again}`"))
+            .into());
+    }
+    let asked = out.write_all(b"\nApprove? [y/N] ");
+    asked
+        .and_then(|()| out.flush())
+        .map_err(crate::exit::output)?;
+    let mut answer = String::new();
+    input.read_line(&mut answer).map_err(crate::exit::output)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
 /// An error for people on stderr, and for programs where they look for the answer.
 fn told(fault: Fault, json: bool) -> Result {
     if !json {

@@ -353,7 +353,7 @@ fn a_project_starts_nothing_before_it_is_approved() {
     assert_eq!(street.starts("house"), 0);
     let listed = street.sandbox.ok(&["gateway", "trust", "--list"]);
     assert!(listed.contains("house\twaits"), "{listed}");
-    street.sandbox.ok(&["gateway", "trust", "house"]);
+    street.sandbox.ok(&["gateway", "trust", "house", "--yes"]);
     until("the approval is taken up", || {
         (variable(&mut client, "WORD") == "first").then_some(())
     });
@@ -374,7 +374,7 @@ fn a_project_starts_nothing_before_it_is_approved() {
         error(&client.invoke("new::count", &json!({})))["code"],
         "source_unavailable"
     );
-    street.sandbox.ok(&["gateway", "trust"]);
+    street.sandbox.ok(&["gateway", "trust", "--yes"]);
     until("the edit is taken up", || {
         (variable(&mut client, "WORD") == "second").then_some(())
     });
@@ -411,12 +411,17 @@ fn values_of_the_project_and_of_the_user_fill_in_what_is_not_exported() {
         house["env"][name] = variable.into();
     }
     house["env"]["API_TOKEN"] = "${API_TOKEN}".into();
-    write(&street, ".mcp.json", &json!({"house": house}));
-    street.sandbox.write("project/.mcp.json", "{}");
+    write(&street, "project/.mcp.json", &json!({"house": house}));
     let user = "A=user\nB=user\nexport C='of the user' # said so\n";
     street.sandbox.write(".config/pmcp/pmcp.env", user);
     let project = "A=project\nB=project\nAPI_TOKEN=hunter2-hunter2\n";
     street.sandbox.write("project/.env.pmcp", project);
+    let trust = || {
+        let mut command = command(&street, &["trust", "--yes"]);
+        let ran = crate::sandbox::run(command.env("A", "exported"));
+        assert_eq!(ran.status, 0, "{ran:?}");
+    };
+    trust();
     let mut command = command(&street, &[]);
     command.env("A", "exported");
     let mut client = Client::open(Stdio::of(&mut command), &json!({}));
@@ -428,6 +433,7 @@ fn values_of_the_project_and_of_the_user_fill_in_what_is_not_exported() {
     street
         .sandbox
         .write("project/.env.pmcp", format!("{project}D=late\n"));
+    trust();
     until("the edit is taken up", || {
         (variable(&mut client, "D") == "late").then_some(())
     });
@@ -489,7 +495,7 @@ fn a_projects_server_of_the_same_name_is_told_to_wait() {
     let health = client.call("gateway.health", &json!({}));
     let problems = health["structuredContent"]["problems"].to_string();
     assert!(problems.contains("waits for approval"), "{health}");
-    street.sandbox.ok(&["gateway", "trust", "house"]);
+    street.sandbox.ok(&["gateway", "trust", "house", "--yes"]);
     until("the approval is taken up", || {
         (variable(&mut client, "WORD") == "project").then_some(())
     });

@@ -49,6 +49,7 @@ mod gateway_secrets;
 mod gateway_sharing;
 mod gateway_start;
 mod gateway_tasks;
+mod gateway_trust;
 mod gateway_unavailable;
 mod gateway_windows;
 mod handles;
