@@ -49,6 +49,28 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// Another user owns a file or folder of ours.
+    #[error("{path} belongs to another user (uid {owner})", path = path.display())]
+    Owner {
+        /// Which.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Whose it must be.
+        user: u32,
+        /// Whether it is a folder.
+        is_folder: bool,
+    },
+    /// Other users may have written a file or folder of ours.
+    #[error("{path} can be written by other users (mode {mode:o})", path = path.display())]
+    Writable {
+        /// Which.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// Whether it is a folder.
+        is_folder: bool,
+    },
     /// The engine failed.
     #[error("the storage engine failed: {0}")]
     Engine(heed::Error),
@@ -96,7 +118,11 @@ impl Coded for Error {
             Self::DiskFull | Self::TablesFull => Code::StoreFull,
             Self::Format { .. } | Self::Foreign => Code::StoreFormat,
             Self::Open => Code::StoreBusy,
-            Self::File { .. } | Self::Engine(_) | Self::Corrupt(_) => Code::StoreBroken,
+            Self::File { .. }
+            | Self::Owner { .. }
+            | Self::Writable { .. }
+            | Self::Engine(_)
+            | Self::Corrupt(_) => Code::StoreBroken,
             Self::Invalid(_) => Code::InvalidRequest,
             Self::ReadOnly => Code::WritesDisabled,
             Self::Source(_) => Code::SourceFailed,
@@ -120,6 +146,27 @@ impl Coded for Error {
             ),
             Self::File { .. } => {
                 Some("see to the folder's permissions, or use another with RUNG_HOME".to_owned())
+            }
+            Self::Owner {
+                path,
+                user,
+                is_folder,
+                ..
+            } => {
+                let all = if *is_folder { "-R " } else { "" };
+                let path = path.display();
+                Some(format!(
+                    "if its content is yours, run `chown {all}{user} {path}`, or use another folder with RUNG_HOME"
+                ))
+            }
+            Self::Writable {
+                path, is_folder, ..
+            } => {
+                let mode = if *is_folder { 700 } else { 600 };
+                let path = path.display();
+                Some(format!(
+                    "if its content is yours, run `chmod {mode} {path}`, or use another folder with RUNG_HOME"
+                ))
             }
             Self::Foreign => Some(
                 "let the program that wrote it write it as text, and take that in with `rung db import`"

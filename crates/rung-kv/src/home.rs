@@ -13,10 +13,13 @@ use crate::{Error, Result};
 pub struct Home(PathBuf);
 
 impl Home {
-    /// The folder at `path`, made if it is missing.
+    /// The folder at `path`, made if it is missing. What is there is made its owner's alone; a folder or a file that another
+    /// user owns or may have written is refused, and left as it is.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let home = Self(path.into());
         make_private_folder(&home.0)?;
+        #[cfg(unix)]
+        crate::private::restrict(&home.0)?;
         Ok(home)
     }
 
@@ -31,7 +34,7 @@ impl Home {
     }
 
     /// A folder of its own for something.
-    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
+    pub fn folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.join(name);
         make_private_folder(&path)?;
         Ok(path)

@@ -15,6 +15,8 @@ mod home;
 mod kv;
 #[cfg(unix)]
 mod presence;
+#[cfg(unix)]
+mod private;
 mod records;
 mod results;
 mod store;

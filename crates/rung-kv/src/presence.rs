@@ -33,7 +33,11 @@ impl Presence {
         }
         // Locked before it has its name, so that nobody finds it unlocked.
         let path = folder.join(format!(".{name}"));
-        let held = File::create_new(&path).map_err(at(&path))?;
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let held = options.open(&path).map_err(at(&path))?;
         flock(&held, FlockOperation::NonBlockingLockExclusive)
             .map_err(|error| at(&path)(error.into()))?;
         fs::rename(&path, folder.join(&name)).map_err(at(&path))?;

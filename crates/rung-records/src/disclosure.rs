@@ -49,11 +49,11 @@ pub struct Journal {
 impl Journal {
     /// Opens the journal. What an earlier process left in it is still there.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .open(path);
+        let mut options = OpenOptions::new();
+        options.create(true).read(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path);
         let file = file.map_err(|error| Error::Disk(error.to_string()))?;
         Ok(Self {
             file: Mutex::new(file),

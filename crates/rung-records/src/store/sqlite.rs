@@ -35,6 +35,7 @@ pub struct Sqlite {
 impl Sqlite {
     /// Opens the file, or makes it.
     pub fn open(path: &Path) -> Result<Self> {
+        create_private(path)?;
         let writer = Connection::open(path)?;
         writer.busy_timeout(PATIENCE)?;
         writer.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -72,6 +73,22 @@ impl Sqlite {
     }
 }
 
+/// Creates an empty file that only its owner may read, unless a file is there: SQLite would create it for everyone. Its
+/// write-ahead log gets the permissions of the file. A file that is there is not opened, because closing it would release
+/// the locks that this process holds on it.
+fn create_private(path: &Path) -> Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Error::Disk(error.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Store for Sqlite {
     fn read(&self, work: Work<'_>) -> Result<()> {
         let reader = self.reader()?;
@@ -97,6 +114,7 @@ impl Store for Sqlite {
     }
 
     fn copy_to(&self, path: &Path) -> Result<()> {
+        create_private(path)?;
         let path = path
             .to_str()
             .ok_or(Error::Broken("the path is no text".to_owned()))?;

@@ -31,6 +31,8 @@ pub(super) fn run(to: &Path, settings: &Settings) -> Result {
             fs::copy(&from, to.join(name)).map_err(|error| failed(&from, &error))?;
         }
     }
+    // Whatever the engines made of the modes of their copies.
+    make_private(to)?;
     eprintln!("copied to {}", to.display());
     Ok(())
 }
@@ -52,6 +54,8 @@ pub(super) fn restore(from: &Path, settings: &Settings) -> Result {
     }
     make_private(&home)?;
     copy_all(from, &home)?;
+    // A backup of an earlier version may be readable by others.
+    make_private(&home)?;
     eprintln!("restored to {}", home.display());
     Ok(())
 }

@@ -330,6 +330,11 @@ fn trust(
             .with_hint("name the project with --project DIR")
             .into());
     };
+    // Approvals count only where no other user could have written them. To list them makes no folder.
+    let home = settings.home()?;
+    if !matches!(action, TrustAction::List) || home.exists() {
+        Home::open(home)?;
+    }
     let mut known = Approvals::read(approvals(settings)?);
     let variable = |name: &str| std::env::var(name).ok();
     let loaded = config::load(&places, &variable, &known);
@@ -349,7 +354,6 @@ fn trust(
                 [] => Which::All,
                 names => Which::Named(names),
             };
-            Home::open(settings.home()?)?;
             for name in known.revoke(&file, which).map_err(Fault::from)? {
                 println!("{name}: no longer approved");
             }
@@ -366,7 +370,6 @@ fn trust(
                 }
                 return Ok(());
             }
-            Home::open(settings.home()?)?;
             let place = visible(&file.to_string_lossy());
             for wait in &proposals {
                 print!("{} in {place}\n{}", wait.name, wait.review);

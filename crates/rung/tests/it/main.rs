@@ -72,6 +72,7 @@ mod owner;
 mod personal_data;
 mod personal_data_edges;
 mod personal_data_faults;
+mod private_files;
 mod readers;
 mod readme;
 mod reference;

@@ -30,6 +30,9 @@ fn copy(from: &str, to: &Path) {
         .arg(to)
         .status();
     assert!(status.unwrap().success());
+    // A checkout under another umask may be writable by a group, which is refused.
+    let status = Command::new("chmod").args(["-R", "go-w"]).arg(to).status();
+    assert!(status.unwrap().success());
 }
 
 /// A sandbox whose settings name the fixture's database of facts.

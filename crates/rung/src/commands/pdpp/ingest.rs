@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rung_fault::{Code, Fault};
+use rung_kv::Home;
 use rung_records::{Bearer, Ingest, Ingested, Records, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -27,7 +28,7 @@ pub(super) fn run(
     args: &IngestArgs,
     settings: &Settings,
 ) -> Result {
-    let notes = settings.home()?.join("ingest");
+    let notes = Home::open(settings.home()?)?.folder("ingest")?;
     let mut all = Vec::new();
     for file in &args.files {
         let done = Taking {
@@ -231,7 +232,13 @@ impl Taking<'_> {
         })
         .to_string();
         // Without a note it begins at the beginning, and finds everything unchanged.
-        let _best_effort = fs::create_dir_all(self.notes).and_then(|()| fs::write(note, text));
+        let write = || {
+            let mut aside = tempfile::NamedTempFile::new_in(self.notes)?;
+            aside.write_all(text.as_bytes())?;
+            aside.persist(note)?;
+            io::Result::Ok(())
+        };
+        let _best_effort = write();
     }
 }
 

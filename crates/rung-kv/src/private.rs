@@ -1,0 +1,117 @@
+//! Makes what lies in the data folder its owner's alone.
+//!
+//! Everything is checked before anything is changed, so that a folder that is refused stays as it is. Only files that this
+//! program writes are touched: a folder that was given by mistake may hold others.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use crate::home::at;
+use crate::{Error, Result};
+
+/// The folders of the data folder. Whatever lies in them is ours.
+const FOLDERS: [&str; 3] = ["store", "processes", "ingest"];
+
+fn is_our_file(name: &str) -> bool {
+    let is_window =
+        name.starts_with("gateway-") && (name.ends_with(".sock") || name.ends_with(".lock"));
+    is_window
+        || name.starts_with("records.sqlite")
+        || matches!(
+            name,
+            "cursor.key" | "request.key" | "disclosures.journal" | "gateway-trust.json"
+        )
+}
+
+/// Restricts the data folder to its owner.
+pub(crate) fn restrict(home: &Path) -> Result<()> {
+    let mut plan = Plan::default();
+    let metadata = fs::metadata(home).map_err(at(home))?;
+    // Where others may write, anything may have been put in place of a file of ours.
+    plan.add(home, &metadata, true)?;
+    let is_open = is_enterable(&metadata);
+    for (path, metadata) in entries(home)? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name else {
+            continue;
+        };
+        if metadata.is_dir() && FOLDERS.contains(&name) {
+            plan.add(&path, &metadata, is_open)?;
+            let is_open = is_open && is_enterable(&metadata);
+            for (path, metadata) in entries(&path)? {
+                plan.add(&path, &metadata, is_open)?;
+            }
+        } else if !metadata.is_dir() && is_our_file(name) {
+            plan.add(&path, &metadata, is_open)?;
+        }
+    }
+    plan.apply()
+}
+
+/// Whether other users can get to what lies in a folder.
+fn is_enterable(metadata: &Metadata) -> bool {
+    metadata.mode() & 0o011 != 0
+}
+
+/// What lies in a folder, behind links where there are any. What is removed meanwhile is passed over.
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, Metadata)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let path = entry.map_err(at(folder))?.path();
+        match fs::metadata(&path) {
+            Ok(metadata) => found.push((path, metadata)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(at(&path)(error)),
+        }
+    }
+    Ok(found)
+}
+
+/// The modes that are to be set, the outermost folder first.
+#[derive(Default)]
+struct Plan(Vec<(PathBuf, u32)>);
+
+impl Plan {
+    /// Checks one file or folder. `is_open` says whether other users could get to it.
+    fn add(&mut self, path: &Path, metadata: &Metadata, is_open: bool) -> Result<()> {
+        let user = geteuid().as_raw();
+        let is_folder = metadata.is_dir();
+        if metadata.uid() != user {
+            return Err(Error::Owner {
+                path: path.to_owned(),
+                owner: metadata.uid(),
+                user,
+                is_folder,
+            });
+        }
+        let mode = metadata.mode() & 0o7777;
+        if is_open && mode & 0o022 != 0 {
+            return Err(Error::Writable {
+                path: path.to_owned(),
+                mode,
+                is_folder,
+            });
+        }
+        let wanted = if is_folder { 0o700 } else { 0o600 };
+        if mode != wanted {
+            self.0.push((path.to_owned(), wanted));
+        }
+        Ok(())
+    }
+
+    fn apply(self) -> Result<()> {
+        for (path, mode) in self.0 {
+            match fs::set_permissions(&path, Permissions::from_mode(mode)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(at(&path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
