@@ -1,6 +1,7 @@
-//! Gives memory back that only starting needed.
+//! Gives memory back that only starting needed, and keeps descriptors from the programs that we start.
 //!
-//! Owns: one request to the kernel. Refuses to know: everything else. The law it keeps: nothing that was ever written is touched.
+//! Owns: the two requests to the kernel that no safe function makes. Refuses to know: everything else. The law it keeps: nothing
+//! that was ever written is touched, and nothing is closed.
 //!
 //! Most of what a process of ours weighs while it waits is program text that was looked at once, and sixteen pages around each page
 //! of it. What is given back is still in the file's cache, and is there again within a microsecond when it is needed.
@@ -9,6 +10,65 @@
 pub fn give_back() {
     #[cfg(target_os = "linux")]
     linux::give_back();
+}
+
+/// Marks every open descriptor but the three standard streams to be closed when another program is started.
+///
+/// LMDB opens its data file for writing without that mark, and descriptors that we inherited have none either. Call it right
+/// before a program is started: what another thread opens afterwards is not marked.
+#[cfg(unix)]
+pub fn close_on_exec() -> std::io::Result<()> {
+    use std::os::fd::{BorrowedFd, RawFd};
+
+    use rustix::io::{FdFlags, fcntl_setfd};
+
+    let open = if cfg!(target_os = "linux") {
+        "/proc/self/fd"
+    } else {
+        "/dev/fd"
+    };
+    for entry in std::fs::read_dir(open)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<RawFd>().ok());
+        let Some(number) = number.filter(|number| *number > 2) else {
+            continue;
+        };
+        // SAFETY: the descriptor is used for this one call, which neither reads, writes nor closes. If it was closed since it
+        // was listed, the call fails; if its number was taken since then, the new descriptor is to be marked, too.
+        #[allow(
+            unsafe_code,
+            reason = "no safe function takes a descriptor by its number"
+        )]
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        let _closed_since = fcntl_setfd(descriptor, FdFlags::CLOEXEC);
+    }
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+
+    use super::*;
+
+    #[test]
+    fn every_descriptor_but_the_standard_streams_is_marked() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        fcntl_setfd(&file, FdFlags::empty()).unwrap();
+        let streams = [
+            fcntl_getfd(std::io::stdin()).unwrap(),
+            fcntl_getfd(std::io::stdout()).unwrap(),
+            fcntl_getfd(std::io::stderr()).unwrap(),
+        ];
+        close_on_exec().unwrap();
+        assert_eq!(fcntl_getfd(&file).unwrap(), FdFlags::CLOEXEC);
+        let now = [
+            fcntl_getfd(std::io::stdin()).unwrap(),
+            fcntl_getfd(std::io::stdout()).unwrap(),
+            fcntl_getfd(std::io::stderr()).unwrap(),
+        ];
+        assert_eq!(now, streams);
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -80,7 +80,7 @@ fn target(args: &ReachArgs, settings: &Settings) -> Result<Target, Fault> {
         let names: Vec<&str> = names.collect();
         let fault = Fault::new(
             Code::NotFound,
-            format!("no server, command or address is named {word:?}"),
+            format!("no server or address is named {word:?}, and it was not found on PATH"),
         );
         return Err(match nearest(word, names.iter().copied()) {
             Some(nearest) => fault.with_hint(format!("did you mean `{nearest}`?")),

@@ -70,19 +70,24 @@ impl Command {
         }
     }
 
-    /// Whether there is such a program. A keeper would start, and find out too late.
-    fn is_there(&self) -> bool {
+    /// Why there is no such program, where there is none. A keeper would start, and find out too late.
+    fn missing(&self) -> Option<String> {
         let program = Path::new(&self.program);
+        let name = program.display();
         if program.components().count() > 1 {
             let dir = self.dir.as_deref().unwrap_or(Path::new("."));
-            return dir.join(program).is_file();
+            let is_there = dir.join(program).is_file();
+            return (!is_there).then(|| format!("{name} could not be started: no such file"));
         }
         let own = self.env.iter().rev().find(|(name, _)| name == "PATH");
         let path = own
             .map(|(_, path)| path.into())
             .or_else(|| std::env::var_os("PATH"));
         let path = path.unwrap_or_default();
-        std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+        let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+        (!is_there).then(|| {
+            format!("`{name}` was not found on PATH; install it, or name it by its full path")
+        })
     }
 
     fn prepared(&self) -> std::process::Command {
@@ -114,7 +119,7 @@ impl Command {
 }
 
 /// Starts children from one thread that lasts as long as we do: a child that is to end with its parent ends with the
-/// thread that started it.
+/// thread that started it. A child inherits no descriptor but its standard streams.
 fn spawn(command: std::process::Command) -> io::Result<Child> {
     type Order = (std::process::Command, mpsc::Sender<io::Result<Child>>);
     static NURSERY: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
@@ -122,7 +127,8 @@ fn spawn(command: std::process::Command) -> io::Result<Child> {
         let (orders, taken) = mpsc::channel::<Order>();
         let run = move || {
             for (mut command, answer) in taken {
-                let _nobody_waits = answer.send(command.spawn());
+                let spawned = rung_memory::close_on_exec().and_then(|()| command.spawn());
+                let _nobody_waits = answer.send(spawned);
             }
         };
         let _runs = std::thread::Builder::new()
@@ -172,9 +178,8 @@ impl Pipe {
             let why = format!("it is to run in {}, which is no folder", dir.display());
             return Err(Failure::Unavailable(why));
         }
-        if command.keeper.is_some() && !command.is_there() {
-            let why = io::Error::from(io::ErrorKind::NotFound);
-            return Err(unavailable(why));
+        if let Some(why) = command.missing() {
+            return Err(Failure::Unavailable(why));
         }
         let mut child = spawn(command.prepared()).map_err(unavailable)?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());

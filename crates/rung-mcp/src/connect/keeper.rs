@@ -39,6 +39,8 @@ pub fn keep(parent: u32, command: &[OsString]) -> io::Result<i32> {
             signal(SignalKind::terminate())?,
             signal(SignalKind::child())?,
         );
+        // Nothing else runs in this process, so that nothing is opened between the two.
+        rung_memory::close_on_exec()?;
         let mut child = Command::new(program).args(args).process_group(0).spawn()?;
         // The streams are the child's alone: whoever closes them is heard by the other.
         let nothing = std::fs::File::options()

@@ -25,6 +25,8 @@ mod database_remote;
 mod database_runaway;
 mod database_tools;
 mod databases;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod embeddings;
 mod full_disk;
 mod gateway;
@@ -66,6 +68,7 @@ mod mcp_output;
 mod mcp_results;
 mod mcp_strict;
 mod mcp_tasks;
+mod missing_command;
 mod one_database;
 mod other_servers;
 mod owner;
