@@ -17,14 +17,9 @@ use crate::{Error, Result};
 const FOLDERS: [&str; 3] = ["store", "processes", "ingest"];
 
 fn is_our_file(name: &str) -> bool {
-    let is_window =
-        name.starts_with("gateway-") && (name.ends_with(".sock") || name.ends_with(".lock"));
-    is_window
-        || name.starts_with("records.sqlite")
-        || matches!(
-            name,
-            "cursor.key" | "request.key" | "disclosures.journal" | "gateway-trust.json"
-        )
+    name.starts_with("records.sqlite")
+        || name.starts_with("gateway-")
+        || matches!(name, "cursor.key" | "request.key" | "disclosures.journal")
 }
 
 /// Restricts the data folder to its owner.

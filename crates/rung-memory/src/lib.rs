@@ -16,6 +16,10 @@ pub fn give_back() {
 ///
 /// LMDB opens its data file for writing without that mark, and descriptors that we inherited have none either. Call it right
 /// before a program is started: what another thread opens afterwards is not marked.
+///
+/// # Errors
+///
+/// Where the system does not list the open descriptors. Nothing must be started then.
 #[cfg(unix)]
 pub fn close_on_exec() -> std::io::Result<()> {
     use std::os::fd::{BorrowedFd, RawFd};
