@@ -347,7 +347,11 @@ impl Entry {
         if !missing.is_empty() {
             lines.push(format!("without a value: {}", missing.join(", ")));
         }
-        lines.iter().map(|line| format!("  {line}\n")).collect()
+        let mut review = String::new();
+        for line in lines {
+            review.extend(["  ", &line, "\n"]);
+        }
+        review
     }
 
     /// What it means, with its variables filled in.

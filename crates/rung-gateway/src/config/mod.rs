@@ -460,11 +460,11 @@ impl Reading<'_> {
     fn of_project(&mut self, file: &Path, name: &str, value: &Value) {
         let (source, variables) = ((Origin::Project, file), self.variables);
         let approvals = self.approvals;
-        let fill =
+        let filled =
             |entry: &Entry, trust, checkout| entry.spec(name, source, trust, variables, checkout);
         let entry = match entry::parse(name, value) {
             Ok(entry) if approvals.is_all() => {
-                let spec = fill(&entry, Trust::Approved, Checkout::Current);
+                let spec = filled(&entry, Trust::Approved, Checkout::Current);
                 return self.take(name, file, spec);
             }
             // To take something away needs no approval.
@@ -472,7 +472,7 @@ impl Reading<'_> {
             entry => entry,
         };
         let current = entry.and_then(|entry| {
-            let spec = fill(&entry, Trust::Wanted, Checkout::Current)?;
+            let spec = filled(&entry, Trust::Wanted, Checkout::Current)?;
             Ok((entry, spec))
         });
         let Some(approval) = approvals.of(file, name) else {
@@ -481,7 +481,8 @@ impl Reading<'_> {
                     self.wait(&spec, &entry, value);
                     self.wanted.push(spec);
                 }
-                Err(reason) => self.take(name, file, Err(reason)),
+                // It does not hide a server of the user's with the same name.
+                Err(reason) => self.skip(name, file, reason),
             }
             return;
         };

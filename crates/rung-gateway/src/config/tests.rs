@@ -716,6 +716,18 @@ fn what_comes_with_a_project_waits_for_approval() {
 }
 
 #[test]
+fn an_unusable_entry_of_a_project_hides_no_server_of_the_users() {
+    for unusable in [json!(7), json!({}), runs("rung")] {
+        let world = World::new()
+            .project(&json!({"u": unusable}))
+            .user(&json!({"u": runs("own")}));
+        let loaded = world.load();
+        assert_eq!(command(find(&loaded, "u")), ["own"], "{unusable}");
+        assert_eq!(loaded.skipped.len(), 1, "{unusable}");
+    }
+}
+
+#[test]
 fn an_edit_keeps_what_was_approved_and_waits() {
     let world = World::new().project(&json!({"a": runs("one"), "b": runs("one"), "c": runs("one"), "d": runs("one"), "e": runs("one")}));
     world.approve_all();
