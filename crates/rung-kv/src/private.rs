@@ -14,7 +14,7 @@ use crate::home::at;
 use crate::{Error, Result};
 
 /// The folders of the data folder. Whatever lies in them is ours.
-const FOLDERS: [&str; 3] = ["store", "processes", "ingest"];
+const FOLDERS: [&str; 4] = ["store", "processes", "ingest", "models"];
 
 fn is_our_file(name: &str) -> bool {
     name.starts_with("records.sqlite")
@@ -35,11 +35,7 @@ pub(crate) fn restrict(home: &Path) -> Result<()> {
             continue;
         };
         if metadata.is_dir() && FOLDERS.contains(&name) {
-            plan.add(&path, &metadata, is_open)?;
-            let is_open = is_open && is_enterable(&metadata);
-            for (path, metadata) in entries(&path)? {
-                plan.add(&path, &metadata, is_open)?;
-            }
+            plan.add_folder(&path, &metadata, is_open)?;
         } else if !metadata.is_dir() && is_our_file(name) {
             plan.add(&path, &metadata, is_open)?;
         }
@@ -94,6 +90,20 @@ impl Plan {
         let wanted = if is_folder { 0o700 } else { 0o600 };
         if mode != wanted {
             self.0.push((path.to_owned(), wanted));
+        }
+        Ok(())
+    }
+
+    /// Checks a folder with everything in it. A folder that a link leads to lies elsewhere, and is not ours to change.
+    fn add_folder(&mut self, folder: &Path, metadata: &Metadata, is_open: bool) -> Result<()> {
+        self.add(folder, metadata, is_open)?;
+        let is_open = is_open && is_enterable(metadata);
+        for (path, metadata) in entries(folder)? {
+            if !metadata.is_dir() {
+                self.add(&path, &metadata, is_open)?;
+            } else if !path.is_symlink() {
+                self.add_folder(&path, &metadata, is_open)?;
+            }
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ const WORDS: [(&str, [f32; 3]); 8] = [
 ];
 
 /// A table of those words, as a model in a folder.
-fn write_model(folder: &Path) {
+pub(crate) fn write_model(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let vocabulary: serde_json::Map<String, Value> = WORDS
         .iter()

@@ -75,6 +75,7 @@ fn fill(sandbox: &Sandbox, umask: &str) {
     let lines = sandbox.write("project/messages.jsonl", format!("{line}\n"));
     let servers = json!({"mcpServers": {"p": {"command": "x"}}});
     sandbox.write("project/.mcp.json", servers.to_string());
+    crate::embeddings::write_model(&sandbox.home().join("project/words"));
     let (manifest, lines) = (manifest.to_str().unwrap(), lines.to_str().unwrap());
     for args in [
         &["gateway", "trust", "--yes"][..],
@@ -89,6 +90,7 @@ fn fill(sandbox: &Sandbox, umask: &str) {
             "messages",
             lines,
         ],
+        &["db", "model", "words"],
         &["result", "list"],
     ] {
         ok(&mut under(umask, sandbox, args));

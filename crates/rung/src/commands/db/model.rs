@@ -11,7 +11,9 @@ use crate::settings::Settings;
 
 pub(super) fn run(from: &Path, settings: &Settings) -> Result {
     let home = Home::open(settings.home()?)?;
-    let taken = rung_embed::take(from, &home.path().join("models")).map_err(Fault::from)?;
+    let taken = rung_embed::take(from, &home.folder("models")?).map_err(Fault::from)?;
+    // What a model comes in says nothing of who may read it here.
+    Home::open(home.path())?;
     let model = &taken.model;
     let (kind, dimensions) = (model.kind(), model.dimensions());
     eprintln!("a {kind} of {dimensions} numbers, {}", model.id());
