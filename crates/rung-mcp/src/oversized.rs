@@ -6,6 +6,10 @@ use crate::envelope::{Id, MAX_ID_BYTES};
 
 /// Looks at the top-level members of a message, piece by piece, and keeps no more than an id.
 #[derive(Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "the state of a scanner, each of them independent of the others"
+)]
 pub(crate) struct IdScanner {
     /// Objects and arrays that are open.
     depth: usize,

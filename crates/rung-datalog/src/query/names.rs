@@ -46,8 +46,8 @@ impl<'t> Context<'_, 't> {
                 continue;
             };
             if let Some(Source::Rows(given)) = self.sources.get(&pattern.source) {
-                let names = pattern.terms.iter().zip(&given.names);
-                for (term, _) in names.filter(|(_, name)| **name) {
+                let terms = pattern.terms.iter().zip(&given.names);
+                for (term, _) in terms.filter(|(_, is_name)| **is_name) {
                     if let Term::Var(var) = term {
                         add(&mut named, var);
                     }
@@ -63,7 +63,9 @@ impl<'t> Context<'_, 't> {
                 .to_vec()
         });
         entities.retain(|var| named.contains(var));
-        entities.iter().for_each(|var| add(wanted, var));
+        for var in &entities {
+            add(wanted, var);
+        }
     }
 
     /// Adds the variables of a clause that stand where an entity is expected, or may be.
@@ -222,12 +224,12 @@ impl<'t> Context<'_, 't> {
             self.watch.step()?;
             entities.clear();
             for column in &columns {
-                let cell = &row[*column];
-                let e = match cell {
+                let value = &row[*column];
+                let e = match value {
                     Cell::Long(_) => None,
-                    cell => called(moment, &cell.value()?)?,
+                    name => called(moment, &name.value()?)?,
                 };
-                entities.push(e.map_or_else(|| cell.clone(), Cell::of_entity));
+                entities.push(e.map_or_else(|| value.clone(), Cell::of_entity));
             }
             rows.push(row.iter().chain(&entities).cloned(), self.watch)?;
         }
