@@ -324,6 +324,9 @@ fn is_within(folder: &Path, root: &Path) -> bool {
     // A file that is a link would be made, or read, wherever it leads.
     let leads_out = |file: &str| folder.join(file).is_symlink();
     let stays = ![DATA_FILE, LOCK_FILE].into_iter().any(leads_out);
+    // A link that leads nowhere leads, once something is there, wherever it points.
+    let is_dangling = |above: &Path| above.is_symlink() && !above.exists();
+    let is_plain = is_plain && !folder.ancestors().any(is_dangling);
     is_plain && stays && there.is_some_and(|there| there.starts_with(root))
 }
 
