@@ -115,21 +115,23 @@ impl Tokens {
 
 impl rung_records::TokenRegistry for Tokens {
     fn list(&self) -> rung_records::Result<Vec<TokenRecord>> {
-        Self::list(self).map_err(broken)
+        Self::list(self).map_err(|fault| broken(&fault))
     }
 
     fn remove(&self, grant: &str) -> rung_records::Result<bool> {
-        let all = Self::list(self).map_err(broken)?;
+        let all = Self::list(self).map_err(|fault| broken(&fault))?;
         let token = all.iter().find(|record| record.grant.as_str() == grant);
         match token {
-            Some(token) => self.revoke(token.caller.as_str()).map_err(broken)?,
+            Some(token) => self
+                .revoke(token.caller.as_str())
+                .map_err(|fault| broken(&fault))?,
             None => return Ok(false),
         }
         Ok(true)
     }
 }
 
-fn broken(fault: Fault) -> rung_records::Error {
+fn broken(fault: &Fault) -> rung_records::Error {
     rung_records::Error::Broken(fault.to_string())
 }
 

@@ -24,8 +24,13 @@ fn half_a_surrogate_pair_breaks_nothing(postgres: bool) {
     };
     let lines = format!("{}\n{}\n", line("m1"), line("m2"));
     let path = "/v1/ingest/messages?connector_id=mail&connector_instance_id=home";
-    let taken = data.ask(&data.owner, "POST", path, lines);
-    assert_eq!(taken.json()["records_accepted"], 2, "{}", taken.text());
+    let ingested = data.ask(&data.owner, "POST", path, lines);
+    assert_eq!(
+        ingested.json()["records_accepted"],
+        2,
+        "{}",
+        ingested.text()
+    );
 
     // Consent: its preview, the page, and the decision.
     let pushed = json!({"client_id": "longview", "authorization_details": details("continuous")});
