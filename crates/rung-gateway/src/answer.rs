@@ -6,7 +6,7 @@
 //! does not fit is cut and names the next call, and the one that fits is sent as it is.
 
 use std::borrow::Cow;
-use std::io::{Cursor, Read as _};
+use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
 
 use rung_auth::Permit;
@@ -15,7 +15,9 @@ use rung_ladder::limits::ERROR_BYTES;
 use rung_ladder::{Budget, Handle, head};
 use rung_mcp::connect::Answer;
 use rung_mcp::splice;
-use rung_tool::{Call, Given, Keep, Reply, Served, content_preview, structured_preview, written};
+use rung_tool::{
+    Call, Given, Keep, LongResult, Reply, Served, content_preview, structured_preview, written,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -92,7 +94,7 @@ pub(crate) async fn dressed(
     call: &Call,
     keep: Arc<dyn Keep>,
 ) -> Result<Reply, Fault> {
-    let raw = match given(answer, masks)? {
+    let raw = match given(answer, masks).await? {
         Given::Here(raw) => raw,
         // It is not counted in tokens, of which none is shorter than a byte.
         long @ Given::Long(_) => {
@@ -399,20 +401,27 @@ impl Room {
 }
 
 /// What a server answered, with what must be masked masked.
-pub(crate) fn given(answer: Answer, masks: Masks<'_>) -> Result<Given, Fault> {
+pub(crate) async fn given(answer: Answer, masks: Masks<'_>) -> Result<Given, Fault> {
     let long = match answer {
         Answer::Here(raw) => return Ok(Given::Here(masks.json(raw))),
-        Answer::Long(long) => long.open().map_err(|error| unreadable(&error))?,
+        Answer::Long(long) => long,
     };
     if masks.is_empty() {
-        return Ok(Given::Long(long));
+        return long
+            .open()
+            .map(Given::Long)
+            .map_err(|error| unreadable(&error));
     }
-    // What is to be masked has to be looked at, however long it is.
-    let (mut text, mut body) = (String::new(), long.body);
-    body.read_to_string(&mut text)
-        .map_err(|error| unreadable(&error))?;
-    let raw = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
-    Ok(Given::Here(masks.json(raw)))
+    let is_error = long.is_error();
+    let (file, bytes) = long.into_file().map_err(|error| unreadable(&error))?;
+    let masked = masks.reader(file, bytes);
+    // How it begins may depend on how it ends, and the disk is waited for.
+    let opening = tokio::task::spawn_blocking(move || LongResult::read(is_error, masked));
+    match opening.await {
+        Ok(Ok(long)) => Ok(Given::Long(long)),
+        Ok(Err(error)) => Err(unreadable(&error)),
+        Err(error) => Err(unreadable(&error)),
+    }
 }
 
 pub(crate) fn unreadable(why: &impl std::fmt::Display) -> Fault {

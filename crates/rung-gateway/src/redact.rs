@@ -3,8 +3,8 @@
 //! Owns: what a mask looks like, where patterns and known values are looked for, and the forms in which secrets usually
 //! come. Refuses to know: where the patterns and the values come from, and when they are asked for.
 //!
-//! The law it keeps: a document stays one. Only what lies inside of strings is masked, so that every number, name, order and
-//! escape that is not part of a secret goes on byte for byte.
+//! The law it keeps: a document stays one. Only what lies inside of strings is masked, names of members among them, so that every number,
+//! order and escape that is not part of a secret goes on byte for byte.
 //!
 //! What is looked at is the content of strings, not their escapes. A member is also looked at together with its name, as
 //! `name: value`, `name=value` and `"name": "value"`, because that is how patterns know a password. A string that is itself
@@ -12,6 +12,7 @@
 
 mod forms;
 mod masks;
+mod reader;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use serde::de::IgnoredAny;
 
 pub use forms::usual_forms;
 pub(crate) use masks::Masks;
+pub use reader::{MaskingReader, WINDOW_BYTES};
 
 /// What stands for a secret. It needs no escape at any depth.
 pub const MASK: &str = "[REDACTED]";
@@ -49,6 +51,8 @@ struct Secrets {
     find: AhoCorasick,
     /// Finds them as they are, and the escapes behind which one of them may hide.
     hint: AhoCorasick,
+    /// Bytes of the longest of them.
+    longest: usize,
 }
 
 type Spans = Vec<Range<usize>>;
@@ -95,6 +99,15 @@ impl Redactor {
         Self {
             secrets: Secrets::new(&secrets),
             ..self.clone()
+        }
+    }
+
+    /// The same, with these patterns as well.
+    #[must_use]
+    pub fn and(&self, patterns: impl IntoIterator<Item = Regex>) -> Self {
+        Self {
+            secrets: self.secrets.clone(),
+            ..Self::new(self.patterns.iter().cloned().chain(patterns), [])
         }
     }
 
@@ -152,20 +165,21 @@ impl Redactor {
 
     /// Finds what is to be masked in a document.
     fn in_document(&self, raw: &str, depth: usize, spans: &mut Spans) {
-        let mut flat = String::new();
         for (name, written) in strings(raw) {
             let name = name.map(|name| decoded(&raw[name]));
             let text = &raw[written.clone()];
-            let content = decoded(text);
-            // Most strings have nothing in them: one look at each is enough.
-            flat.clear();
-            flatten_string(name.as_deref(), &content, depth, &mut flat);
-            if !self.may_match_flat(&flat) {
-                continue;
-            }
             let mut found = Spans::new();
-            self.in_content(name.as_deref(), &content, depth, &mut found);
+            self.in_string(name.as_deref(), &decoded(text), depth, &mut found);
             as_written(text, &united(found), written.start, spans);
+        }
+    }
+
+    /// Finds what is to be masked in the content of a string. Most have nothing in them: one look at each is enough.
+    fn in_string(&self, name: Option<&str>, content: &str, depth: usize, spans: &mut Spans) {
+        let mut flat = String::new();
+        flatten_string(name, content, depth, &mut flat);
+        if self.may_match_flat(&flat) {
+            self.in_content(name, content, depth, spans);
         }
     }
 
@@ -182,7 +196,7 @@ impl Redactor {
         };
         let found = spans.len();
         for form in Form::ALL {
-            self.beside_name(form, name, content, BESIDE_NAME_BYTES, spans);
+            self.beside_name(form, name, content, BESIDE_NAME_BYTES, false, spans);
         }
         if is_document && spans.len() > found {
             // A part of it would leave something that is no document.
@@ -202,13 +216,14 @@ impl Redactor {
     }
 
     /// Finds what begins in the name of a member and reaches into its value. Where it reaches to the end of what was looked
-    /// at, all of the value is.
+    /// at, all of the value is; where the value goes on beyond what is given of it, all the rest is masked.
     fn beside_name(
         &self,
         form: Form,
         name: &str,
         content: &str,
         max_bytes: usize,
+        goes_on: bool,
         spans: &mut Spans,
     ) {
         let shown = &content[..content.floor_char_boundary(max_bytes)];
@@ -221,11 +236,13 @@ impl Redactor {
                     break;
                 }
                 if whole.end() >= value.end && shown.len() < content.len() {
-                    return self.beside_name(form, name, content, content.len(), spans);
+                    return self.beside_name(form, name, content, content.len(), goes_on, spans);
                 }
                 let secret = secret_of(&found);
                 let secret = secret.start.max(value.start)..secret.end.min(value.end);
-                if !secret.is_empty() {
+                if goes_on && whole.end() >= value.end {
+                    spans.push(secret.start - value.start..usize::MAX);
+                } else if !secret.is_empty() {
                     spans.push(secret.start - value.start..secret.end - value.start);
                 }
             }
@@ -263,6 +280,7 @@ impl Secrets {
         Some(Self {
             find: AhoCorasick::new(secrets).ok()?,
             hint: AhoCorasick::new(hints).ok()?,
+            longest: secrets.iter().map(|secret| secret.len()).max()?,
         })
     }
 }
@@ -357,24 +375,24 @@ fn is_document(content: &str) -> bool {
         && serde_json::from_str::<IgnoredAny>(content).is_ok()
 }
 
-/// The strings of a document that are values, each with the name of the member that it is the value of; both without their
-/// quotes.
+/// The strings of a document, names of members among them; each that is a value with the name of the member that it is the value of. All
+/// without their quotes.
 fn strings(raw: &str) -> impl Iterator<Item = (Option<Range<usize>>, Range<usize>)> {
     let mut at = 0;
+    let mut name: Option<Range<usize>> = None;
     std::iter::from_fn(move || {
-        let mut name = None;
-        loop {
-            at += raw.as_bytes()[at..].iter().position(|&b| b == b'"')? + 1;
-            let string = at..closing_quote(raw, at);
-            at = raw.len().min(string.end + 1);
-            let Some(after) = raw[at..].trim_start().strip_prefix(':') else {
-                return Some((name, string));
-            };
-            // Only a string that follows at once is the value of this name.
-            let after = after.trim_start();
-            name = after.starts_with('"').then_some(string);
-            at = raw.len() - after.len();
-        }
+        at += raw.as_bytes()[at..].iter().position(|&b| b == b'"')? + 1;
+        let string = at..closing_quote(raw, at);
+        at = raw.len().min(string.end + 1);
+        let own = name.take();
+        let Some(after) = raw[at..].trim_start().strip_prefix(':') else {
+            return Some((own, string));
+        };
+        // Only a string that follows at once is the value of this name.
+        let after = after.trim_start();
+        name = after.starts_with('"').then(|| string.clone());
+        at = raw.len() - after.len();
+        Some((None, string))
     })
 }
 

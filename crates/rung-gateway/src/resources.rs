@@ -321,7 +321,7 @@ impl Gateway {
             answer.map_err(|error| server.fault(error))
         };
         match asked.await {
-            Ok(answer) => given(answer, self.state().rules.masks()),
+            Ok(answer) => given(answer, self.state().rules.masks()).await,
             Err(fault) => Err(self.told(fault, call).await),
         }
     }

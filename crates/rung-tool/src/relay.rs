@@ -3,8 +3,9 @@
 //! What fits goes on as it came, byte for byte. What does not is kept whole, and the caller is shown as much of it as
 //! fits, in the forms its kind of client reads, with the way to the rest.
 
-use std::io::Read;
+use std::io::{self, Cursor, Read};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rung_fault::Fault;
 use rung_ladder::{Budget, Handle, Measure, Path, head, json_bytes, json_string_bytes};
@@ -29,14 +30,48 @@ pub enum Given {
 
 /// A result that is too long to be held.
 pub struct LongResult {
-    /// Bytes of its JSON.
-    pub bytes: u64,
     /// Whether it says that the call failed.
     pub is_error: bool,
     /// How its JSON begins.
     pub head: String,
     /// Its JSON.
     pub body: Box<dyn Read + Send>,
+}
+
+/// How much of a long result is shown before it is read.
+const HEAD_BYTES: u64 = 4 << 10;
+
+impl LongResult {
+    /// The result that this reader gives.
+    pub fn read(is_error: bool, mut body: impl Read + Send + 'static) -> io::Result<Self> {
+        let mut begun = Vec::new();
+        (&mut body).take(HEAD_BYTES).read_to_end(&mut begun)?;
+        // A character that was cut in two is not shown.
+        let whole = match std::str::from_utf8(&begun) {
+            Ok(_) => begun.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let head = String::from_utf8_lossy(&begun[..whole]).into_owned();
+        Ok(Self {
+            is_error,
+            head,
+            body: Box::new(Cursor::new(begun).chain(body)),
+        })
+    }
+}
+
+/// Counts what is read of a long result: how long it is without its secrets is not known before.
+struct Counting<R> {
+    body: R,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.body.read(buffer)?;
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
 }
 
 /// What is read, filled in or completed: of ours, or as another server gave it.
@@ -78,14 +113,20 @@ async fn fitted(given: Given, call: &Call, keep: Arc<dyn Keep>) -> Result<Fitted
         }
         Given::Here(raw) => {
             let result = serde_json::from_str(raw.get()).unwrap_or_default();
-            let body = std::io::Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
+            let body = Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
             (Kept::All(result), kept(call, keep, body).await?)
         }
         Given::Long(long) => {
-            let handle = kept(call, keep, long.body).await?;
+            let bytes = Arc::new(AtomicU64::new(0));
+            let body = Counting {
+                body: long.body,
+                bytes: bytes.clone(),
+            };
+            let handle = kept(call, keep, body).await?;
             let text = format!(
                 "{} bytes of JSON, beginning with\n{}",
-                long.bytes, long.head
+                bytes.load(Ordering::Relaxed),
+                long.head
             );
             (Kept::Head(text, long.is_error), handle)
         }

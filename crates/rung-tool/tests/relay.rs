@@ -114,16 +114,13 @@ fn what_does_not_fit_is_kept_whole_and_each_kind_of_client_is_led_to_it() {
 fn a_result_too_long_to_be_held_is_kept_and_shown_by_its_beginning() {
     let text = json!({"content": [{"type": "text", "text": "y".repeat(100_000)}]}).to_string();
     let shelf = Arc::new(Shelf::default());
-    let long = LongResult {
-        bytes: text.len() as u64,
-        is_error: true,
-        head: text[..4_000].to_owned(),
-        body: Box::new(std::io::Cursor::new(text.clone())),
-    };
+    let long = LongResult::read(true, std::io::Cursor::new(text.clone())).unwrap();
     let reply = relayed(Given::Long(long), 5_000, true, shelf.clone()).unwrap();
     assert_eq!(kept(&shelf).unwrap(), text);
     assert!(serde_json::to_vec(&reply).unwrap().len() <= 5_000);
     assert!(reply.is_error && reply.text().contains("yyy"));
+    let length = format!("{} bytes of JSON", text.len());
+    assert!(reply.text().contains(&length), "{}", reply.text());
     assert!(reply.text().contains("res_"), "it names the handle");
     assert!(
         reply.structured_content.is_none(),
@@ -258,12 +255,7 @@ fn of_bytes_that_do_not_fit_only_the_way_to_them_is_shown() {
         "{text}"
     );
     assert!(contents[0].blob.is_none());
-    let long = LongResult {
-        bytes: result.len() as u64,
-        is_error: false,
-        head: result[..1_000].to_owned(),
-        body: Box::new(std::io::Cursor::new(result)),
-    };
+    let long = LongResult::read(false, std::io::Cursor::new(result)).unwrap();
     let Served::Ours(contents) = read(Given::Long(long), 2_000, Arc::new(Shelf::default())) else {
         panic!("it does not fit");
     };

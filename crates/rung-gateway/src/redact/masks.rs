@@ -2,13 +2,14 @@
 //! question or a description.
 
 use std::borrow::Cow;
+use std::io::{Read, Seek};
 use std::sync::{Arc, LazyLock};
 
 use rung_fault::Fault;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Redactor, usual_forms};
+use super::{MaskingReader, Redactor, usual_forms};
 
 /// What is masked for a caller.
 #[derive(Clone, Copy)]
@@ -57,6 +58,15 @@ impl<'r> Masks<'r> {
     /// The same, where it has none as it is.
     pub(crate) fn json(self, raw: Box<RawValue>) -> Box<RawValue> {
         self.in_json(&raw).unwrap_or(raw)
+    }
+
+    /// The first `bytes` bytes of the input, which are a document that is too long to be held, without its secrets.
+    pub(crate) fn reader<R: Read + Seek>(self, input: R, bytes: u64) -> MaskingReader<R> {
+        if self.usual {
+            let usual = usual_forms().iter().cloned();
+            return self.always.and(usual).reader(input, bytes);
+        }
+        self.always.reader(input, bytes)
     }
 
     pub(crate) fn shared_json(self, raw: &Arc<RawValue>) -> Arc<RawValue> {

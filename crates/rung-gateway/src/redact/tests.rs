@@ -1,9 +1,11 @@
 //! What is masked, what is kept, and that documents stay documents.
 
 use std::fmt::Write as _;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::*;
@@ -119,8 +121,12 @@ fn a_known_value_is_masked_wherever_it_stands() {
         (r#"["xabcdefghix"]"#, r#"["x[REDACTED]x"]"#),
         (r#"["[\"a s3cret/x\"]"]"#, r#"["[\"a [REDACTED]\"]"]"#),
         (r#"["[\"s3cret\\/x\"]"]"#, r#"["[\"[REDACTED]\"]"]"#),
-        // A name is no value.
-        (r#"{"abcdef": "abcdef"}"#, r#"{"abcdef": "[REDACTED]"}"#),
+        // A name is as good a place as any.
+        (
+            r#"{"abcdef": "abcdef", "a-abcdef": 1}"#,
+            r#"{"[REDACTED]": "[REDACTED]", "a-[REDACTED]": 1}"#,
+        ),
+        (r#"["{\"\\u0061bcdef\":1}"]"#, r#"["{\"[REDACTED]\":1}"]"#),
     ];
     for (raw, expected) in rows {
         assert_eq!(redactor.json(raw), expected);
@@ -394,29 +400,26 @@ fn otherwise(raw: &str, every: usize) -> String {
     out + &raw[at..]
 }
 
-/// Whether two documents have the same members, elements and kinds; those in strings, too, unless all of one is masked.
-fn same_shape(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .zip(b)
-                    .all(|((m, a), (n, b))| m == n && same_shape(a, b))
-        }
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b))
-        }
-        (Value::String(a), Value::String(b)) => {
-            let inside = |text: &str| -> Option<Value> {
-                let value: Value = serde_json::from_str(text).ok()?;
-                (value.is_object() || value.is_array()).then_some(value)
-            };
-            match inside(a) {
-                Some(a) if b != MASK => inside(b).is_some_and(|b| same_shape(&a, &b)),
-                _ => true,
-            }
-        }
-        (a, b) => a == b,
+/// Whether two documents have the same members, elements and kinds; those in strings, too, unless all of one is masked. Names may be masked,
+/// and then be the same.
+fn same_shape(a: &str, b: &str) -> bool {
+    let (a, b) = (a.trim(), b.trim());
+    if let Some(members) = rung_mcp::splice::members(a) {
+        let others = rung_mcp::splice::members(b).unwrap_or_default();
+        let same = |((m, a), (n, b)): ((Cow<'_, str>, &RawValue), (Cow<'_, str>, &RawValue))| {
+            (m == n || n.contains(MASK)) && same_shape(a.get(), b.get())
+        };
+        return members.len() == others.len() && members.into_iter().zip(others).all(same);
+    }
+    if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(a) {
+        let others: Vec<&RawValue> = serde_json::from_str(b).unwrap_or_default();
+        let mut pairs = items.iter().zip(&others);
+        return items.len() == others.len() && pairs.all(|(a, b)| same_shape(a.get(), b.get()));
+    }
+    let text = |raw: &str| serde_json::from_str::<String>(raw);
+    match (text(a), text(b)) {
+        (Ok(a), Ok(b)) => !is_document(&a) || b == MASK || is_document(&b) && same_shape(&a, &b),
+        _ => a == b,
     }
 }
 
@@ -427,9 +430,95 @@ fn holds(value: &Value, secret: &str) -> bool {
             _ => text.contains(secret),
         },
         Value::Array(values) => values.iter().any(|value| holds(value, secret)),
-        Value::Object(members) => members.values().any(|value| holds(value, secret)),
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            holds(&Value::from(name.as_str()), secret) || holds(value, secret)
+        }),
         _ => false,
     }
+}
+
+/// Patterns whose matches are short.
+const BOUNDED_PATTERNS: [&str; 8] = [
+    r#"(?i)(pass|sec)(?:word|ret)\s?[:=]\s?"?([^\s"]{1,2})"#,
+    r"a\b",
+    r"^b",
+    r"[ab/]$",
+    r"\\",
+    r"[{}\[\],:]{1,3}",
+    r"k: (.)",
+    r"b*?|x{0,2}",
+];
+
+/// A document with strings of any length.
+fn long_document() -> impl Strategy<Value = Value> {
+    let long = prop::collection::vec(content(), 0..40).prop_map(|pieces| pieces.concat());
+    let long = long.boxed();
+    let list = prop::collection::vec(document(), 0..12).prop_map(Value::from);
+    let list = list.boxed();
+    let one = prop_oneof![
+        long.clone().prop_map(Value::from),
+        list.clone(),
+        list.clone()
+            .prop_map(|value| Value::from(value.to_string())),
+        // One that only begins as a document does.
+        (list, long).prop_map(|(value, text)| Value::from(format!("{value}{text}"))),
+    ];
+    let name = prop_oneof![Just("password".to_owned()), Just("k".to_owned()), content()];
+    prop::collection::vec((name, one), 0..4).prop_map(|members| {
+        let members: serde_json::Map<_, _> = members.into_iter().collect();
+        let value = Value::Object(members);
+        json!({"text": value.to_string(), "value": value, "twice": json!([value.to_string()]).to_string()})
+    })
+}
+
+/// Gives a few bytes at a time.
+struct Chunks(Cursor<Vec<u8>>, usize);
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.1.min(buffer.len());
+        self.0.read(&mut buffer[..bytes])
+    }
+}
+
+impl Seek for Chunks {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+/// A document masked as it is read. Something stands before and after it.
+fn streamed(redactor: &Redactor, raw: &str, chunk: usize, window: usize) -> String {
+    let mut input = Chunks(Cursor::new(format!("\"{raw}\"").into_bytes()), chunk);
+    input.seek(SeekFrom::Start(1)).unwrap();
+    let mut out = String::new();
+    let mut reader = redactor.reader_within(input, raw.len() as u64, window);
+    reader.read_to_string(&mut out).unwrap();
+    out
+}
+
+#[test]
+fn what_is_not_text_is_refused_and_not_passed_on() {
+    let raw = b"[\"a\xff\"]".to_vec();
+    let mut out = Vec::new();
+    let mut reader = of(&[], &["s3cret"]).reader(Cursor::new(raw), 6);
+    let error = reader.read_to_end(&mut out).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
+/// What no window can hold is masked to its end.
+#[test]
+fn escapes_of_escapes_take_no_more_than_their_share() {
+    let mut value = json!(["a".repeat(100_000)]);
+    for _ in 0..2 {
+        value = json!([otherwise(&value.to_string(), 1)]);
+    }
+    let raw = otherwise(&value.to_string(), 1);
+    assert!(raw.len() > 17 << 20, "{} bytes", raw.len());
+    let redactor = of(&[], &["s3cret"]);
+    let out = streamed(&redactor, &raw, usize::MAX, WINDOW_BYTES);
+    assert!(same_shape(&raw, &out));
+    assert!(out.len() < raw.len());
 }
 
 proptest! {
@@ -442,11 +531,10 @@ proptest! {
         secrets in prop::sample::subsequence(ANY_SECRETS.to_vec(), 0..4),
     ) {
         let raw = otherwise(&value.to_string(), every);
-        let value: Value = serde_json::from_str(&raw).unwrap();
         let redactor = of(&patterns, &secrets);
         let out = redactor.json(&raw);
         let masked: Value = serde_json::from_str(&out).unwrap();
-        prop_assert!(same_shape(&value, &masked), "{} became {}", raw, out);
+        prop_assert!(same_shape(&raw, &out), "{} became {}", raw, out);
         for secret in secrets {
             prop_assert!(!holds(&masked, secret), "{} became {}", raw, out);
         }
@@ -465,6 +553,73 @@ proptest! {
     }
 
     #[test]
+    fn a_stream_is_masked_as_the_whole_is(
+        value in long_document(), every in 1..40_usize, chunk in 1..9_usize, window in 16..48_usize,
+        patterns in prop::sample::subsequence(BOUNDED_PATTERNS.to_vec(), 0..4),
+        secrets in prop::sample::subsequence(ANY_SECRETS.to_vec(), 0..4),
+    ) {
+        let raw = otherwise(&value.to_string(), every);
+        let redactor = of(&patterns, &secrets);
+        prop_assert_eq!(streamed(&redactor, &raw, chunk, window), redactor.json(&raw));
+    }
+
+    #[test]
+    fn the_usual_forms_are_masked_in_a_stream_as_in_the_whole(
+        value in long_document(), every in 1..40_usize, chunk in 1..9_usize, secret in 0..SECRETS.len(),
+        filler in "[a-z ]{0,40}",
+    ) {
+        let (text, secret) = SECRETS[secret];
+        let text = format!("{} {text} {filler}", "so it is, ".repeat(40));
+        let raw = otherwise(&json!({"said": text, "more": value}).to_string(), every);
+        let redactor = usual();
+        let out = streamed(redactor, &raw, chunk, 300);
+        prop_assert_eq!(&out, &redactor.json(&raw));
+        let masked: Value = serde_json::from_str(&out).unwrap();
+        prop_assert!(!masked["said"].as_str().unwrap().contains(secret), "{}", out);
+    }
+
+    /// A match of any length leaves nothing of itself; one that is no longer than the window takes nothing with it.
+    #[test]
+    fn a_match_without_bounds_does_not_show_at_a_border(
+        before in 0..200_usize, length in 1..120_usize, chunk in 1..9_usize, named in any::<bool>(),
+    ) {
+        const WINDOW: usize = 64;
+        let redactor = of(&["tok_[a-z]+", r"(?s)BEGIN.*?(?:END|\z)", "key: (k+)"], &[]);
+        for secret in [format!("tok_{}", "s".repeat(length)), format!("BEGIN{}END", "s".repeat(length))] {
+            let text = format!("{}{secret} {}", "a ".repeat(before), "b ".repeat(100));
+            let raw = json!([text]).to_string();
+            let out = streamed(&redactor, &raw, chunk, WINDOW);
+            prop_assert!(!out.contains('s'), "{}", out);
+            if secret.len() <= WINDOW {
+                prop_assert_eq!(out, redactor.json(&raw));
+            }
+        }
+        let name = if named { "key" } else { "other" };
+        let raw = json!({name: format!("{} {}", "k".repeat(length), "b ".repeat(100))}).to_string();
+        let out = streamed(&redactor, &raw, chunk, WINDOW);
+        if length <= WINDOW {
+            prop_assert_eq!(out, redactor.json(&raw));
+        } else {
+            prop_assert_eq!(out.contains("kk"), !named, "{}", raw);
+        }
+    }
+
+    #[test]
+    fn any_pattern_leaves_a_stream_a_document(
+        value in long_document(), every in 1..9_usize, chunk in 1..9_usize,
+        patterns in prop::sample::subsequence(ANY_PATTERNS.to_vec(), 0..4),
+        secrets in prop::sample::subsequence(ANY_SECRETS.to_vec(), 0..4),
+    ) {
+        let raw = otherwise(&value.to_string(), every);
+        let out = streamed(&of(&patterns, &secrets), &raw, chunk, 16);
+        let masked: Value = serde_json::from_str(&out).unwrap();
+        prop_assert!(same_shape(&raw, &out), "{} became {}", raw, out);
+        for secret in secrets {
+            prop_assert!(!holds(&masked, secret), "{} became {}", raw, out);
+        }
+    }
+
+    #[test]
     fn what_has_no_secret_is_not_touched(value in document(), every in 1..9_usize) {
         let raw = otherwise(&value.to_string(), every);
         let redactor = of(&["never-in-there[0-9]"], &["never in there"]);
@@ -474,10 +629,8 @@ proptest! {
     #[test]
     fn the_usual_forms_keep_documents_whole(value in document(), every in 1..9_usize) {
         let raw = otherwise(&value.to_string(), every);
-        let value: Value = serde_json::from_str(&raw).unwrap();
-        let redactor = usual();
-        let out = redactor.json(&raw);
-        prop_assert!(same_shape(&value, &serde_json::from_str(&out).unwrap()), "{} became {}", raw, out);
+        let out = usual().json(&raw);
+        prop_assert!(same_shape(&raw, &out), "{} became {}", raw, out);
     }
 
     #[test]

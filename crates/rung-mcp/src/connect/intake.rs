@@ -20,8 +20,6 @@ pub(super) const MEMORY_BYTES: usize = 4 << 20;
 const MAX_BYTES: u64 = 1 << 30;
 /// Bytes of a member that names something: a method, an id.
 const MAX_NAME_BYTES: usize = 1 << 10;
-/// How much of a long result is shown before it is read.
-const HEAD_BYTES: u64 = 4 << 10;
 /// Bytes of an error that are read.
 const MAX_ERROR_BYTES: u64 = 64 << 10;
 
@@ -219,26 +217,21 @@ impl LongAnswer {
     }
 
     /// Its bytes, and how it begins.
-    pub fn open(mut self) -> io::Result<LongResult> {
-        let bytes = self.span.end - self.span.start;
+    pub fn open(self) -> io::Result<LongResult> {
+        let is_error = self.is_error;
+        let (file, bytes) = self.into_file()?;
+        LongResult::read(is_error, file.take(bytes))
+    }
+
+    /// Whether it says that the call failed.
+    pub fn is_error(&self) -> bool {
+        self.is_error
+    }
+
+    /// The file in which it is, at its first byte, and how many bytes it has.
+    pub fn into_file(mut self) -> io::Result<(File, u64)> {
         self.file.seek(SeekFrom::Start(self.span.start))?;
-        let mut head = Vec::new();
-        (&self.file)
-            .take(HEAD_BYTES.min(bytes))
-            .read_to_end(&mut head)?;
-        // A character that was cut in two is not shown.
-        let whole = match std::str::from_utf8(&head) {
-            Ok(_) => head.len(),
-            Err(error) => error.valid_up_to(),
-        };
-        head.truncate(whole);
-        self.file.seek(SeekFrom::Start(self.span.start))?;
-        Ok(LongResult {
-            is_error: self.is_error,
-            bytes,
-            head: String::from_utf8(head).unwrap_or_default(),
-            body: Box::new(self.file.take(bytes)),
-        })
+        Ok((self.file, self.span.end - self.span.start))
     }
 }
 
