@@ -26,6 +26,7 @@ use crate::lately::Lately;
 use crate::metrics::Metrics;
 use crate::policy::{Rule, Thing, Verdict};
 use crate::ranking::{Document, Index};
+use crate::redact::Masks;
 use crate::registry::Registry;
 use crate::seen::Known;
 use crate::server::{Common, Server};
@@ -606,6 +607,12 @@ impl Gateway {
     /// The servers, for whoever runs them.
     pub fn report(&self) -> Report {
         let state = self.state();
+        // What is written may have a credential in it that no rule knows.
+        let masks = Masks {
+            usual: true,
+            ..state.rules.masks()
+        };
+        let masked = |text: String| masks.text(&text).into_owned();
         let row = |server: &Arc<Server>| {
             let definition = &server.definition;
             let written = server.written();
@@ -623,13 +630,19 @@ impl Gateway {
                     Some(Withheld::Missing(_)) => Some("missing_auth"),
                     _ => None,
                 },
-                state: denied.map_or_else(|| server.how(), |rule| format!("denied by {rule}")),
-                runs: definition.shown.clone(),
+                state: masked(
+                    denied.map_or_else(|| server.how(), |rule| format!("denied by {rule}")),
+                ),
+                runs: masked(definition.shown.clone()),
             }
         };
         Report {
             servers: state.servers.values().map(row).collect(),
-            problems: self.problems(&state, &Permit::local_user(Access::Read)),
+            problems: self
+                .problems(&state, &Permit::local_user(Access::Read))
+                .into_iter()
+                .map(masked)
+                .collect(),
         }
     }
 

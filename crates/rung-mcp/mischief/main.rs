@@ -305,7 +305,7 @@ fn say_progress(request: &Request) {
     say(said.to_string().as_bytes());
 }
 
-/// A result of as many bytes as the arguments say, a piece at a time.
+/// A result of as many bytes as the arguments say, a piece at a time; behind each piece what the variable holds that they name.
 fn long(id: &str, request: &Request) {
     let params: Value =
         serde_json::from_str(request.params.as_deref().unwrap_or("{}")).unwrap_or_default();
@@ -317,12 +317,17 @@ fn long(id: &str, request: &Request) {
     let mut write = |text: &[u8]| out.write_all(text).is_ok();
     write(b"{\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"");
     let piece = "0123456789abcdef".repeat(4_096);
+    let variable = params["arguments"]["leak"].as_str();
+    let leak = variable.and_then(|name| std::env::var(name).ok());
     while left > 0 {
         let now = left.min(piece.len());
         if !write(&piece.as_bytes()[..now]) {
             return;
         }
         left -= now;
+        if let Some(leak) = &leak {
+            write(leak.as_bytes());
+        }
     }
     write(format!("\"}}],\"end\":true}},\"id\":{id},\"jsonrpc\":\"2.0\"}}\n").as_bytes());
     let _gone = out.flush();

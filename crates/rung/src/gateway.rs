@@ -18,6 +18,7 @@ use rung_gateway::{
 use rung_mcp::connect::{Address, Command, Target};
 
 use crate::cli::GatewayFiles;
+use crate::log;
 use crate::results::Results;
 use crate::settings::{Origin, Settings, Value};
 
@@ -220,6 +221,8 @@ impl Configure for Setup {
         let secrets = definitions.iter().flat_map(|of| &of.secrets);
         let secrets = secrets.map(|secret| secret.expose().as_str());
         let policy = self.policy.get();
+        let redactor = Redactor::new(policy.patterns(), secrets);
+        log::mask(&redactor);
         Ok(Configuration {
             skipped: loaded
                 .skipped
@@ -229,7 +232,7 @@ impl Configure for Setup {
                 .collect(),
             problems,
             rules: Rules {
-                redactor: Redactor::new(policy.patterns(), secrets),
+                redactor,
                 policy,
                 open_to: self.open_to,
             },
@@ -402,12 +405,27 @@ fn own(settings: &Settings) -> Result<Vec<Definition>, Fault> {
             }
             _ => continue,
         };
+        let words: Vec<String> = match &target {
+            Target::Command(command) => {
+                let args = command.args.iter();
+                args.map(|arg| arg.to_string_lossy().into_owned()).collect()
+            }
+            Target::Address(address) => vec![address.url.to_string()],
+        };
+        let credentials = config::credentials_in(words.iter().map(String::as_str));
+        let shown = credentials
+            .iter()
+            .fold(format!("{target:?}"), |shown, credential| {
+                shown.replace(credential, "…")
+            });
+        let secrets = credentials.into_iter().map(str::to_owned);
+        let secrets = secrets.map(Secret::new).collect();
         // A project's file may name an address; nothing is sent there before the user approved it.
         let of_stranger = said("url").is_some_and(|(.., origin)| settings.is_strangers(origin));
         definitions.push(Definition {
             name: name.into(),
             digest: format!("{target:?}"),
-            shown: format!("{target:?}"),
+            shown,
             target,
             sharing: Sharing::Shared,
             era: None,
@@ -417,7 +435,7 @@ fn own(settings: &Settings) -> Result<Vec<Definition>, Fault> {
             withheld: of_stranger.then_some(Withheld::Untrusted),
             edit_waits: false,
             sign_in: SignIn::default(),
-            secrets: Vec::<Secret<String>>::new(),
+            secrets,
         });
     }
     Ok(definitions)

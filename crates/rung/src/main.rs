@@ -9,6 +9,7 @@ mod embeddings;
 mod exit;
 mod gateway;
 mod grant_file;
+mod log;
 mod offer;
 mod password;
 mod reach;

@@ -8,6 +8,7 @@ use rung_auth::Secret;
 use rung_mcp::connect::Era;
 use serde_json::{Map, Value, json};
 
+use super::credentials::{credentials_in, without_credentials};
 use super::files::digest;
 use super::variables::{
     Checkout, Filling, Sources, Use, Variables, masked, names_secret, without_password,
@@ -280,10 +281,11 @@ impl Entry {
         match &self.form {
             Form::Command { program, args, .. } => {
                 let words = std::iter::once(program).chain(args);
-                let words: Vec<_> = words.map(|word| visible(word)).collect();
+                let words = without_credentials(words.map(String::as_str));
+                let words: Vec<_> = words.iter().map(|word| visible(word)).collect();
                 words.join(" ")
             }
-            Form::Address { url, .. } => visible(url),
+            Form::Address { url, .. } => visible(&without_credentials([url.as_str()]).concat()),
         }
     }
 
@@ -425,6 +427,12 @@ impl Entry {
                 }
             }
         };
+        let written = match &reach {
+            Reach::Command { args, .. } => credentials_in(args.iter().map(String::as_str)),
+            Reach::Address { url, .. } => credentials_in([url.as_str()]),
+        };
+        let written = written.into_iter().map(str::to_owned);
+        filling.secrets.extend(written.map(Secret::new));
         Ok(Spec {
             name: Arc::from(name),
             origin,

@@ -7,6 +7,7 @@
 //! nothing that came with a checkout is started, or takes the place of a server of the user's, before the user approved it;
 //! no secret is printed.
 
+mod credentials;
 mod entry;
 mod files;
 mod project;
@@ -25,6 +26,7 @@ use rung_mcp::connect::Era;
 use serde_json::Value;
 
 use crate::auth::SignIn;
+pub use credentials::credentials_in;
 use entry::Entry;
 pub use entry::Reason;
 pub(crate) use files::read;

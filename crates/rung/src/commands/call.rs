@@ -75,7 +75,7 @@ fn print(answer: Answer, json: bool, settings: &Settings) -> Result {
                 out,
                 "{}…\n\n{} bytes, kept as {handle}. Read any part: rung result read {handle} --path 'content[0].text'",
                 visible(&long.head),
-                long.bytes,
+                kept.summary.bytes,
                 handle = kept.handle
             )
             .map_err(output)?;

@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use crate::cli::{GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, Transport};
 use crate::exit::Result;
 use crate::gateway::{Manner, approvals, gateway, gateway_that, places};
+use crate::log;
 use crate::offer::{now_ms, offer};
 use crate::results::Results;
 use crate::settings::{Settings, visible};
@@ -67,7 +68,7 @@ pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
 }
 
 fn serve(args: &GatewayServeArgs, settings: Settings) -> Result {
-    super::log_as(&log_level(args, &settings), args.log_format);
+    log::start(&log_level(args, &settings), args.log_format);
     let transport = match exported_word("PMCP_TRANSPORT").as_deref() {
         Some("http") => Transport::Http,
         Some("stdio") => Transport::Stdio,

@@ -18,10 +18,10 @@ mod token;
 use std::path::{Path, PathBuf};
 
 use rung_fault::{Code, Fault};
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{Cli, Command, DbCommand, LogFormat};
 use crate::exit::{Result, Stop};
+use crate::log;
 use crate::settings::{Given, Settings, visible};
 
 /// Does what the command line says.
@@ -164,21 +164,7 @@ fn log_to_stderr(settings: &Settings) {
 }
 
 fn log_at(level: &str) {
-    log_as(level, LogFormat::Text);
-}
-
-fn log_as(level: &str, format: LogFormat) {
-    let level = level.parse().unwrap_or(LevelFilter::WARN);
-    let log = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        // Where nobody reads stderr any more there is nobody to be told of it.
-        .log_internal_errors(false);
-    match format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
-    }
+    log::start(level, LogFormat::Text);
 }
 
 /// Waits until the process is asked to stop.

@@ -182,3 +182,108 @@ fn tools_under_their_own_names_tell_no_secret() {
         is_masked(tool, &client.call(tool, &json!({})));
     }
 }
+
+/// Credentials in every place of an entry that can hold one.
+const HELD: [&str; 6] = [
+    "env-secret-11111",
+    "flag-secret-22222",
+    "word-secret-33333",
+    "url-secret-44444",
+    "query-secret-55555",
+    "header-secret-66666",
+];
+
+#[track_caller]
+fn tells_none(what: &str, said: &str) {
+    for secret in HELD {
+        assert!(!said.contains(secret), "{what} tells {secret}: {said}");
+    }
+}
+
+/// Servers that say all they were given, and fail.
+fn failing(address: &str) -> Value {
+    let script = "echo \"given $MY_TOKEN $0 $1 $2\" >&2; exit 1";
+    let flag = format!("--api-key={}", HELD[1]);
+    let url = format!("http://bob:{}@{address}/mcp?token={}", HELD[3], HELD[4]);
+    json!({
+        "process": {
+            "command": "/bin/sh",
+            "args": ["-c", script, flag, "--password", HELD[2]],
+            "env": {"MY_TOKEN": HELD[0]},
+        },
+        "address": {"url": url, "headers": {"X-Api-Key": HELD[5]}},
+    })
+}
+
+#[test]
+fn neither_the_log_nor_the_status_tells_what_an_entry_holds() {
+    let place = Provider::raw(|asked, stream| {
+        let said = format!("{} {HELD:?}", asked.path());
+        answer(stream, 500, "text/plain", "", said.as_bytes());
+    });
+    let street = Street::new();
+    street.configure(&failing(&place.address));
+    for format in ["text", "json"] {
+        let log = street.sandbox.home().join(format!("{format}.log"));
+        let mut command = street.command(&["--log-format", format]);
+        command
+            .env("RUNG_LOG", "trace")
+            .stderr(std::fs::File::create(&log).unwrap());
+        let mut client = Client::open(crate::stdio::Stdio::of(&mut command), &json!({}));
+        for server in ["process", "address"] {
+            let failed = client.invoke(&format!("{server}::any"), &json!({}));
+            tells_none("a failed call", &error(&failed).to_string());
+            let health = client.call("gateway.health", &json!({"server": server}));
+            tells_none("health", &health.to_string());
+        }
+        let health = client.call("gateway.health", &json!({"all": true}));
+        tells_none("health", &health.to_string());
+        drop(client);
+        let log = std::fs::read_to_string(log).unwrap();
+        tells_none("the log", &log);
+        let given = format!("given {MASK} --api-key={MASK} --password {MASK}");
+        assert!(log.contains(&given), "{log}");
+    }
+    let file = street.file();
+    let file = file.to_str().unwrap();
+    let table = street.sandbox.run(&["gateway", "status", "--config", file]);
+    let json = street
+        .sandbox
+        .run(&["gateway", "status", "--json", "--config", file]);
+    for ran in [table, json] {
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        assert!(ran.stdout.contains("process"), "{}", ran.stdout);
+        tells_none("the status", &ran.stdout);
+        tells_none("the status", &ran.stderr);
+    }
+}
+
+/// The same for a server that the settings name.
+#[test]
+fn the_status_of_a_server_of_the_settings_tells_no_secret() {
+    let street = Street::new();
+    let flag = format!("--api-key={}", HELD[1]);
+    let url = format!("http://bob:{}@localhost:9/?token={}", HELD[3], HELD[4]);
+    let settings = format!(
+        "[sources.process]\ncommand = [\"/bin/false\", \"{flag}\"]\n[sources.address]\nurl = \"{url}\"\n"
+    );
+    street.sandbox.write(".config/rung/config.toml", settings);
+    let ran = street.sandbox.run(&["gateway", "status", "--json"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    for part in ["process", "address", "/bin/false", "localhost"] {
+        assert!(ran.stdout.contains(part), "{}", ran.stdout);
+    }
+    tells_none("the status", &ran.stdout);
+    tells_none("the status", &ran.stderr);
+}
+
+#[test]
+fn a_secret_is_masked_in_the_name_of_a_member_as_well() {
+    let (_street, mut client) = leaks(&[]);
+    let value = json!({SECRETS[0]: 1, "kept": {"a supersecret-98765 b": "x"}});
+    let given = client.invoke("leaks::give", &json!({"value": value}));
+    is_masked("the names", &given);
+    let result = &given["structuredContent"]["result"];
+    assert_eq!(result[MASK], 1, "{given}");
+    assert_eq!(result["kept"]["a [REDACTED] b"], "x", "{given}");
+}

@@ -42,6 +42,7 @@ mod gateway_first_search;
 mod gateway_guidance;
 mod gateway_http;
 mod gateway_load;
+mod gateway_masking;
 mod gateway_modern;
 mod gateway_policy;
 mod gateway_registry;
