@@ -567,14 +567,14 @@ mod tests {
 
     #[test]
     fn an_item_that_is_too_long_costs_no_other_item() {
-        let long = "x".repeat(50);
+        let big = format!(r#"{{"text":"{}", "name" : "big"}}"#, "x".repeat(50));
         let result = format!(
-            r#"{{ "ttlMs": 7 , "tools" : [ {{"name":"a"}} , {{"text":"{long}", "name" : "big"}},7, "]," , [{{}}] ], "nextCursor":"c" }}"#
+            r#"{{ "ttlMs": 7 , "tools" : [ {{"name":"a"}} , {big},7, "]," , [{{}}] ], "nextCursor":"c" }}"#
         );
         let list = items(&result).unwrap();
         let texts: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
         assert_eq!(texts, [r#"{"name":"a"}"#, "7", "\"],\"", "[{}]"]);
-        assert_eq!(list.oversized, [("big".to_owned(), 73)]);
+        assert_eq!(list.oversized, [("big".to_owned(), big.len())]);
         let rest: serde_json::Value = serde_json::from_str(&list.rest).unwrap();
         assert_eq!(rest, serde_json::json!({"ttlMs": 7, "nextCursor": "c"}));
         assert!(!list.cut);
