@@ -79,7 +79,7 @@ fn spans(before: Option<&str>, word: &str) -> Vec<Range<usize>> {
         }
         _ => value.len(),
     };
-    vec![word.len() - bytes..word.len()]
+    std::iter::once(word.len() - bytes..word.len()).collect()
 }
 
 /// In an address: its password, a long name in its place, and what its query says under the name of a credential.

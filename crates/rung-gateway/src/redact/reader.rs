@@ -194,7 +194,7 @@ impl<R: Read + Seek> MaskingReader<R> {
                 return Ok(());
             }
             // A part of it would leave something that is no document.
-            text.spans = vec![0..usize::MAX];
+            text.spans.push(0..usize::MAX);
         }
         text.next = vec![Search::default(); self.reaches.len()];
         self.layers[depth].text = Some(text);

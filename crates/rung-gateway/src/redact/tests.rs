@@ -406,10 +406,10 @@ fn same_shape(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim(), b.trim());
     if let Some(members) = rung_mcp::splice::members(a) {
         let others = rung_mcp::splice::members(b).unwrap_or_default();
-        let same = |((m, a), (n, b)): ((Cow<'_, str>, &RawValue), (Cow<'_, str>, &RawValue))| {
-            (m == n || n.contains(MASK)) && same_shape(a.get(), b.get())
-        };
-        return members.len() == others.len() && members.into_iter().zip(others).all(same);
+        return members.len() == others.len()
+            && members.iter().zip(&others).all(|((m, a), (n, b))| {
+                (m == n || n.contains(MASK)) && same_shape(a.get(), b.get())
+            });
     }
     if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(a) {
         let others: Vec<&RawValue> = serde_json::from_str(b).unwrap_or_default();
