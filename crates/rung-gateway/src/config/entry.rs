@@ -15,6 +15,7 @@ use super::variables::{
 };
 use super::{Origin, Reach, Sharing, Spec, Trust};
 use crate::auth::{SignIn, is_plain_url, is_scope};
+use crate::redact::SHORTEST_SECRET_BYTES;
 
 const MAX_NAME_CHARS: usize = 64;
 
@@ -431,8 +432,14 @@ impl Entry {
             Reach::Command { args, .. } => credentials_in(args.iter().map(String::as_str)),
             Reach::Address { url, .. } => credentials_in([url.as_str()]),
         };
-        let written = written.into_iter().map(str::to_owned);
-        filling.secrets.extend(written.map(Secret::new));
+        for credential in written {
+            let mut known = filling.secrets.iter();
+            if credential.len() >= SHORTEST_SECRET_BYTES
+                && known.all(|known| known.expose() != credential)
+            {
+                filling.secrets.push(Secret::new(credential.to_owned()));
+            }
+        }
         Ok(Spec {
             name: Arc::from(name),
             origin,
