@@ -586,7 +586,7 @@ fn elsewhere() -> Vec<Attempt> {
         ("..", ERROR),
         ("~", ERROR),
         ("file:///etc", ERROR),
-        ("databases/dangling", missing),
+        ("databases/dangling", ERROR),
         ("databases/fifo", missing),
         ("databases/file", missing),
         ("databases/file/new", missing),

@@ -13,7 +13,7 @@ fn a_full_disk_is_reported_and_costs_nothing_that_was_kept() {
     let disk = sandbox.home().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let mount = format!(
-        "mount -t tmpfs -o size=6m tmpfs {} || exit 99",
+        "mount -t tmpfs -o size=6m,mode=700 tmpfs {} || exit 99",
         disk.display()
     );
     let namespace = ["unshare", "--user", "--map-root-user", "--mount"];

@@ -12,7 +12,10 @@ use crate::stdio::Stdio;
 fn on_a_small_disk(street: &Street) -> Client {
     let disk = street.sandbox.home().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mount = format!("mount -t tmpfs -o size=6m tmpfs {}", disk.display());
+    let mount = format!(
+        "mount -t tmpfs -o size=6m,mode=700 tmpfs {}",
+        disk.display()
+    );
     let namespace = ["unshare", "--user", "--map-root-user", "--mount"];
     let mut probe = Command::new(namespace[0]);
     probe.args(&namespace[1..]).args(["sh", "-c", &mount]);

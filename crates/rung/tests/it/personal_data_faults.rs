@@ -182,7 +182,7 @@ fn a_full_disk_refuses_the_batch_and_keeps_what_was_there() {
         )
     };
     let mount = format!(
-        "mount -t tmpfs -o size=20m tmpfs {} || exit 99",
+        "mount -t tmpfs -o size=20m,mode=700 tmpfs {} || exit 99",
         disk.display()
     );
     let mut command = Command::new("unshare");

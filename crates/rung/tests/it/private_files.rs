@@ -71,7 +71,7 @@ fn ok(command: &mut Command) {
 /// Everything that commands leave in the data folder: results, records with their journal, notes of what was taken in, approvals.
 fn fill(sandbox: &Sandbox, umask: &str) {
     let manifest = sandbox.write("project/mail.json", manifest().to_string());
-    let line = json!({"id": "m1", "sent_at": "2026-01-01T00:00:00Z", "body": "hello"});
+    let line = json!({"key": "m1", "data": {"id": "m1", "sent_at": "2026-01-01T00:00:00Z", "body": "hello"}, "emitted_at": "2026-01-01T00:00:00Z"});
     let lines = sandbox.write("project/messages.jsonl", format!("{line}\n"));
     let servers = json!({"mcpServers": {"p": {"command": "x"}}});
     sandbox.write("project/.mcp.json", servers.to_string());
