@@ -224,10 +224,9 @@ fn unlisted(
 ) -> (Vec<String>, Vec<String>) {
     let mut unseen = gateway.unseen(permit);
     unseen.retain(|server| in_question(server));
-    let (failed, fresh): (Vec<_>, Vec<_>) = unseen.iter().partition(|server| {
-        let under_way = server.is_starting() || server.listing_since().is_some();
-        server.trouble().is_some() && !under_way
-    });
+    // A failure stands until the next start succeeds.
+    let (failed, fresh): (Vec<_>, Vec<_>) =
+        unseen.iter().partition(|server| server.trouble().is_some());
     let names = |servers: Vec<&Arc<Server>>| -> Vec<String> {
         let servers = servers.into_iter();
         servers.map(|server| server.name().to_string()).collect()
