@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Parts of a name after which comes a credential.
-const WORDS: [&str; 12] = [
+/// Parts of a name after which comes a credential, beside keys.
+pub(super) const WORDS: [&str; 12] = [
     "token",
     "secret",
     "password",

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use rung_auth::Secret;
 
+use super::credentials::WORDS;
 use super::files::Problem;
 use crate::redact::SHORTEST_SECRET_BYTES;
 
@@ -161,20 +162,7 @@ impl Filling<'_> {
 
 pub(super) fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let words = [
-        "key",
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "passphrase",
-        "pwd",
-        "credential",
-        "authorization",
-        "cookie",
-        "dsn",
-    ];
-    words.iter().any(|word| name.contains(word))
+    name.contains("key") || WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The password in the first address of a text.
