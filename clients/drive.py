@@ -307,11 +307,12 @@ class Model(http.server.ThreadingHTTPServer):
             return None, None
         step = self.steps[self.called]
         name = re.escape(step.tool).replace(r"\.", "[._]")
-        name = re.search(rf"(?:mcp_+)?door_+{name}\w*", body)
-        if not name:
+        # An agent may name its calls by the tool and a number: the tool's own name is the shortest.
+        names = re.findall(rf"(?:mcp_+)?door_+{name}\w*", body)
+        if not names:
             return None, None
         self.called += 1
-        return name[0], json.loads(filled(step.given, history))
+        return min(names, key=len), json.loads(filled(step.given, history))
 
 
 def filled(given, said):
