@@ -347,7 +347,7 @@ impl Records {
         })
     }
 
-    /// Takes back what was given to whoever comes with a permit for `package`. How many grants that were.
+    /// Revokes every grant of the token whose permits are for `package`, and returns how many there were.
     pub fn revoke_together(&self, bearer: &Bearer, package: &str) -> Result<u64> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();

@@ -23,7 +23,7 @@ pub(crate) fn start(level: &str, format: LogFormat) {
         .with_max_level(level)
         .with_writer(|| MaskedStderr)
         .with_ansi(false)
-        // Where nobody reads stderr any more there is nobody to be told of it.
+        // A closed stderr is no error of ours, and there is nowhere to report it.
         .log_internal_errors(false);
     match format {
         LogFormat::Text => log.init(),

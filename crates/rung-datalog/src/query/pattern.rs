@@ -626,9 +626,9 @@ impl<'p, 't> Scan<'p, 't> {
             _ => None,
         };
         let v = match (&self.v, row) {
-            (Place::Fixed(Fixed::Value(bytes)), _) => Some(Wanted::Bytes(bytes.clone())),
-            (Place::Fixed(Fixed::OfAny(value)), _) => Some(Wanted::Constant(value.clone())),
-            (Place::Bound(column), Some(row)) => Some(Wanted::Cell(row[*column].clone())),
+            (Place::Fixed(Fixed::Value(bytes)), _) => Some(ExpectedValue::Bytes(bytes.clone())),
+            (Place::Fixed(Fixed::OfAny(value)), _) => Some(ExpectedValue::Constant(value.clone())),
+            (Place::Bound(column), Some(row)) => Some(ExpectedValue::Cell(row[*column].clone())),
             _ => None,
         };
         match (e, attribute, v) {
@@ -679,14 +679,14 @@ impl<'p, 't> Scan<'p, 't> {
 }
 
 /// The value that facts must have.
-enum Wanted<'t> {
+enum ExpectedValue<'t> {
     /// As its attribute has it.
     Bytes(Arc<[u8]>),
     Constant(Arc<Value>),
     Cell(Cell<'t>),
 }
 
-impl Wanted<'_> {
+impl ExpectedValue<'_> {
     fn is_entity(&self) -> bool {
         match self {
             Self::Bytes(bytes) => Cell::of_bytes(bytes).entity().is_some(),

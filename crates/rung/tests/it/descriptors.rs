@@ -1,4 +1,4 @@
-//! What a downstream server inherits: its three standard streams, and no descriptor of ours or of whoever started us.
+//! What a downstream server inherits: its three standard streams, and no descriptor of ours or of the process that started us.
 
 use std::collections::BTreeMap;
 use std::fs;

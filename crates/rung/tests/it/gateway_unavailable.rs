@@ -28,7 +28,7 @@ const UNUSABLE: [(&str, &str); 3] = [
 
 /// A place with one server that works and one of every sort that does not, and the tokens of a caller who was granted them while
 /// they worked, of one who was granted only the first, and of one without a grant.
-struct Place {
+struct UnavailableServers {
     street: Street,
     policy: String,
     granted: String,
@@ -36,7 +36,7 @@ struct Place {
     plain: String,
 }
 
-impl Place {
+impl UnavailableServers {
     fn new() -> Self {
         let street = Street::new();
         let house = |name: &str| street.house(name);
@@ -79,7 +79,7 @@ impl Place {
 /// An address that cannot be one leaves a server listed: what is wrong is for its callers, the file is not.
 #[test]
 fn the_file_of_a_server_that_cannot_be_reached_is_for_the_local_process() {
-    let place = Place::new();
+    let place = UnavailableServers::new();
     let street = &place.street;
     street.configure(&json!({"house": street.house("house"), "broken": {"url": "http://a b"}}));
     let mut client = street.client(&[]);
@@ -121,7 +121,7 @@ fn ways(server: &str) -> Vec<(&'static str, Value)> {
 
 #[test]
 fn the_local_process_learns_the_reason_and_the_file() {
-    let place = Place::new();
+    let place = UnavailableServers::new();
     let mut client = place.street.client(&["--policy", &place.policy]);
     for (server, reason) in UNUSABLE {
         let file = if server == "denied" {
@@ -164,7 +164,7 @@ fn the_local_process_learns_the_reason_and_the_file() {
 
 #[test]
 fn a_caller_whose_grant_names_a_server_learns_the_reason_and_no_file() {
-    let place = Place::new();
+    let place = UnavailableServers::new();
     let server = place.street.listening(&["--policy", &place.policy]);
     let session = Session::open(&server, Some(&place.granted));
     for (server, reason) in UNUSABLE {
@@ -201,7 +201,7 @@ fn a_caller_whose_grant_names_a_server_learns_the_reason_and_no_file() {
 
 #[test]
 fn to_every_other_caller_such_a_server_is_absent() {
-    let place = Place::new();
+    let place = UnavailableServers::new();
     let server = place.street.listening(&["--policy", &place.policy]);
     for token in [&place.narrow, &place.plain] {
         let session = Session::open(&server, Some(token));
@@ -287,7 +287,7 @@ fn a_name_that_is_nearly_right_never_leads_to_another_server() {
 
 #[test]
 fn health_lists_every_server_of_the_caller() {
-    let place = Place::new();
+    let place = UnavailableServers::new();
     let street = &place.street;
     street.configure(&json!({"house": street.house("house"), "other": street.house("other"), "dies": plays("dies")}));
     let mut client = street.client(&[]);

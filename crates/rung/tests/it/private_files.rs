@@ -221,7 +221,7 @@ fn a_file_that_others_may_have_written_is_refused() {
     let file = sandbox.data().join("records.sqlite");
     set_mode(&file, 0o666);
     sandbox.ok(&["result", "list"]);
-    assert_eq!(mode(&file), 0o600, "nobody else could get to it");
+    assert_eq!(mode(&file), 0o600, "others could not reach it");
     set_mode(&file, 0o666);
     set_mode(&sandbox.data(), 0o755);
     let advice = format!("chmod 600 {}", file.display());
